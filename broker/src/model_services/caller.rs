@@ -159,7 +159,7 @@ impl ApiCaller {
                 let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
-                let permit = limits.tokens.admit(token.hash(), Instant::now())?;
+                let permit = limits.tokens.admit(token.hash(), address, Instant::now())?;
                 // Somebody may have many tokens, for example of ServiceAccounts.
                 let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
                 (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)

@@ -2,6 +2,7 @@
 //! server refuses, calls to the API server, and the memory of its answers and of unsent responses.
 //! Requests of sessions have the limits of their tier besides.
 
+mod address_entries;
 mod calls;
 mod memory;
 mod refused_tokens;

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::address_entries::AddressEntries;
 use crate::base::rate_limit::Client;
 
 /// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
@@ -24,7 +25,7 @@ const WINDOW: Duration = Duration::from_mins(5);
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
-/// Accepted tokens at most, about 1 MiB. Others do not pass.
+/// Accepted tokens at most, about 2 MiB; a quarter of them from one address. Others do not pass.
 const MAX_ACCEPTED: usize = 16_384;
 /// Minimum interval between two evictions, which visit all entries.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,13 +44,19 @@ struct Window {
     refused: Vec<Refused>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     windows: HashMap<Client, Window>,
     windows_evicted_at: Option<Instant>,
     /// When each accepted token was used last.
-    accepted: HashMap<u64, Instant>,
-    accepted_evicted_at: Option<Instant>,
+    accepted: AddressEntries<u64, Instant>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let accepted = AddressEntries::new(MAX_ACCEPTED);
+        Self { windows: HashMap::new(), windows_evicted_at: None, accepted }
+    }
 }
 
 /// Refused and accepted tokens, by a hash with a random key, so that nobody can make tokens that
@@ -136,19 +143,14 @@ impl RefusedTokens {
     /// forgotten, because it was no guess.
     pub(in crate::model_services) fn accept(&self, client: Client, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
-        let State { windows, accepted, accepted_evicted_at, .. } = &mut *self.lock();
+        let State { windows, accepted, .. } = &mut *self.lock();
         if let Some(window) = windows.get_mut(&client) {
             window.refused.retain(|known| known.hash != short(hash));
         }
-        if accepted.len() >= MAX_ACCEPTED && !accepted.contains_key(&hash) {
-            if is_eviction_due(accepted_evicted_at, now) {
-                accepted.retain(|_, used_at| now.duration_since(*used_at) < ACCEPTED_TTL);
-            }
-            if accepted.len() >= MAX_ACCEPTED {
-                return;
-            }
+        let is_recent = |used_at: &Instant| now.duration_since(*used_at) < ACCEPTED_TTL;
+        if let Some(used_at) = accepted.get_or_insert(hash, client, now, is_recent, || now) {
+            *used_at = now;
         }
-        accepted.insert(hash, now);
     }
 
     /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
@@ -293,10 +295,14 @@ mod tests {
         }
         for number in 0..1000 {
             refused.count(Client::V4(7_u32.into()), token(number), now);
-            refused.accept(ONE, token(number), now);
         }
         for number in 0..MAX_ACCEPTED * 2 {
             refused.accept(ONE, token(number), now);
+        }
+        assert_eq!(refused.lock().accepted.len(), MAX_ACCEPTED / 4);
+        for number in 0..MAX_ACCEPTED * 2 {
+            let address = u32::try_from(number % 100).unwrap();
+            refused.accept(Client::V4((100_000 + address).into()), token(number), now);
         }
         {
             let state = refused.lock();

@@ -116,6 +116,8 @@ async fn abandon(world: &World, client: &Client, token: impl Fn(usize) -> String
         for guess in &guesses {
             guess.abort();
         }
+        // They count against the requests at once of a token until the broker notices.
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     proxy.clear();
 }
