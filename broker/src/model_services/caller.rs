@@ -18,7 +18,7 @@ use super::{
 use crate::{
     base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
     gateway::{SessionCaller, Verb},
-    http::ApiError,
+    http::{ApiError, KnownCallers},
     identity::PresentedCredential,
 };
 
@@ -129,6 +129,16 @@ impl ModelServices {
             return Err(Failure::unauthenticated());
         }
         Ok(Presented::Kubernetes(KubernetesToken::new(token)?))
+    }
+}
+
+impl KnownCallers for ModelServices {
+    /// Whether a request presents a Kubernetes token that the API server accepted recently.
+    fn presents_recent_credential(&self, headers: &HeaderMap) -> bool {
+        let Ok(Presented::Kubernetes(token)) = self.presented(&Method::GET, headers) else {
+            return false;
+        };
+        self.0.limits.refused.is_accepted(token.hash(), Instant::now())
     }
 }
 

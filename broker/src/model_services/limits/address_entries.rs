@@ -128,7 +128,10 @@ mod tests {
         assert!(insert(&mut entries, 0, 1, now), "it is there");
         assert!(insert(&mut entries, 1, 2, now), "also from another address");
         for address in 2..=4 {
-            assert_eq!((0..100).filter(|n| insert(&mut entries, address * 1000 + n, address, now)).count(), 10);
+            assert_eq!(
+                (0..100).filter(|n| insert(&mut entries, address * 1000 + n, address, now)).count(),
+                10
+            );
         }
         assert!(!insert(&mut entries, 9000, 9, now), "all are used");
         entries.remove(&0);

@@ -153,6 +153,11 @@ impl RefusedTokens {
         }
     }
 
+    /// Whether the API server accepted a token recently.
+    pub(in crate::model_services) fn is_accepted(&self, token: [u8; 32], now: Instant) -> bool {
+        self.lock().is_accepted(self.hash(token), now)
+    }
+
     /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
     pub(in crate::model_services) fn closed_out(
         &self,
@@ -254,6 +259,7 @@ mod tests {
     fn a_token_whose_client_leaves_counts_unless_it_was_accepted() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         refused.accept(ONE, token(1), now);
+        assert!(refused.is_accepted(token(1), now) && !refused.is_accepted(token(0), now));
         for _ in 0..1000 {
             refused.count_unanswered(ONE, token(1), now);
         }

@@ -87,12 +87,7 @@ impl TokenLimiters {
         self.lock().remove(&token);
     }
 
-    fn limiter(
-        &self,
-        token: [u8; 32],
-        client: Client,
-        now: Instant,
-    ) -> Option<Arc<TenantLimiter>> {
+    fn limiter(&self, token: [u8; 32], client: Client, now: Instant) -> Option<Arc<TenantLimiter>> {
         let is_used = |entry: &Entry| {
             Arc::strong_count(&entry.limiter) > 1
                 || now.duration_since(entry.used_at) < IDLE_TIMEOUT
