@@ -25,7 +25,7 @@ use crate::{
     audit::AuditTrail,
     base::{clock::Clock, telemetry::Metrics},
     config::Config,
-    http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
+    http::{API_PATH, ApiError, KnownCallers, OuterStack, PoemService, ReadBody},
     identity::Identity,
     issuer::{self, Issuer},
     model_services::{self, ModelServices},
@@ -146,16 +146,26 @@ fn poem_service(
         .nest(API_PATH, api::service(operations))
         .data(identity.clone())
         .with(CatchPanic::new().with_handler(panicked))
-        .with(ReadBody { identity: identity.clone(), cluster: config.cluster.name.clone() })
+        .with(read_body(config, identity, None))
         .map_to_response()
         .boxed()
+}
+
+/// The layer that reads the bodies of requests.
+fn read_body(
+    config: &Config,
+    identity: &Identity,
+    known_callers: Option<Arc<dyn KnownCallers>>,
+) -> ReadBody {
+    let cluster = config.cluster.name.clone();
+    ReadBody { identity: identity.clone(), known_callers, cluster }
 }
 
 /// Model services as one endpoint.
 fn model_services(config: &Config, identity: &Identity, services: &ModelServices) -> PoemService {
     let operations = api::model_services(model_services::api::api(services));
     model_services::api::endpoint(operations, services)
-        .with(ReadBody { identity: identity.clone(), cluster: config.cluster.name.clone() })
+        .with(read_body(config, identity, Some(Arc::new(services.clone()))))
         .map_to_response()
         .boxed()
 }

@@ -110,6 +110,13 @@ const REQUESTS_AT_ONCE: Setting<u32> = Setting::new(
     within::<1, 10_000>,
     "Concurrent requests with one Kubernetes token.",
 );
+const CHANGES_PER_USER: Setting<u32> = Setting::new(
+    "model_services.changes_per_user",
+    "20",
+    within::<1, 100_000>,
+    "Installations and deletions of one user, and of all users in one namespace, within five minutes. \
+     Each replica counts for itself.",
+);
 pub(super) const SETTINGS: &[&dyn Declaration] = &[
     &ENABLED,
     &KUBERNETES_TOKENS,
@@ -126,6 +133,7 @@ pub(super) const SETTINGS: &[&dyn Declaration] = &[
     &VERIFY_MODEL_TLS,
     &REQUESTS_PER_SECOND,
     &REQUESTS_AT_ONCE,
+    &CHANGES_PER_USER,
 ];
 
 pub(super) fn read(s: &mut Settings, others: [SocketAddr; 2]) -> ModelServicesSettings {
@@ -154,6 +162,7 @@ pub(super) fn read(s: &mut Settings, others: [SocketAddr; 2]) -> ModelServicesSe
             requests_per_second: REQUESTS_PER_SECOND.read(s),
             requests_at_once: REQUESTS_AT_ONCE.read(s),
         },
+        changes_per_user: CHANGES_PER_USER.read(s),
     };
     if settings.listen.is_some_and(|listen| others.contains(&listen)) {
         LISTEN.fault(s, "the same address as listen or operator_listen: use another one");
@@ -264,6 +273,7 @@ mod tests {
             ("enabled = true\nlisten = '127.0.0.1:8080'", "listen"),
             ("listen = '127.0.0.1:8090'", "listen"),
             ("requests_at_once = 0", "requests_at_once"),
+            ("changes_per_user = 0", "changes_per_user"),
         ] {
             let faults = config(line).unwrap_err();
             assert!(faults.contains(&format!("model_services.{key}")), "{line}: {faults}");

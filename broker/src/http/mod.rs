@@ -33,7 +33,7 @@ pub use self::{
     optional_json::OptionalJson,
     outer::{OuterStack, REQUEST_ID_HEADER},
     poem_service::{PoemService, call as call_poem},
-    read_body::{MAX_BODY_BYTES, ReadBody},
+    read_body::{KnownCallers, MAX_BODY_BYTES, ReadBody},
     steps_response::StepsResponse,
     trusted_proxies::TrustedProxies,
     workspace_response::WorkspaceResponse,

@@ -21,7 +21,9 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    limits::{
+        KeptMemory, RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit,
+    },
     time_limit::TimeLimit,
 };
 use crate::{
@@ -75,6 +77,8 @@ pub(super) struct Asker {
     calls: Arc<Semaphore>,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
+    /// Memory of what is kept of small answers, until the request ends.
+    kept: Mutex<KeptMemory>,
 }
 
 /// A call.
@@ -249,7 +253,8 @@ struct Status {
 }
 
 /// A call whose client may leave before the answer. A token that was not accepted before counts as
-/// refused then, because it may be a guess.
+/// refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
+/// always leaves would have no limit of requests.
 struct Unanswered<'a>(Option<&'a Asker>);
 
 impl Unanswered<'_> {
@@ -264,9 +269,7 @@ impl Drop for Unanswered<'_> {
         let Sender::Kubernetes { token, .. } = &asker.sender else { return };
         let limits = &asker.services.0.limits;
         let client = Client::from_address(asker.info.address);
-        if limits.refused.count_unanswered(client, token.hash(), Instant::now()) {
-            limits.tokens.forget(token.hash());
-        }
+        limits.refused.count_unanswered(client, token.hash(), Instant::now());
     }
 }
 
@@ -283,7 +286,8 @@ impl Asker {
         time_limit: TimeLimit,
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
-        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
+        let kept = Mutex::new(limits.memory.keep());
+        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default(), kept }
     }
 
     /// The part of a session's request that is in another namespace of its workspace. It has the
@@ -298,6 +302,7 @@ impl Asker {
             time_limit: self.time_limit,
             calls: Arc::clone(&self.calls),
             held: Mutex::default(),
+            kept: Mutex::new(self.limits.memory.keep()),
         })
     }
 
@@ -312,6 +317,15 @@ impl Asker {
     /// Holds memory until the request ends.
     pub(super) fn hold(&self, memory: Reservation) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+
+    /// Holds memory for so many more bytes until the request ends.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub(super) fn keep(&self, bytes: usize) -> Result<(), Failure> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.keep(bytes) { Ok(()) } else { Err(too_many_answers()) }
     }
 
     /// The searches for candidate namespaces that the request may run.
@@ -469,16 +483,16 @@ impl Asker {
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
         let response = upstream.send(request, transport).await.map_err(unavailable)?;
         let (head, mut body) = response.into_parts();
+        let limits = &self.services.0.limits;
+        let client = Client::from_address(self.info.address);
         if head.status == StatusCode::UNAUTHORIZED {
-            let limits = &self.services.0.limits;
-            let client = Client::from_address(self.info.address);
             limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
             self.services.0.metrics.model_services_token_refused();
             return Err(Failure::unauthenticated());
         }
         if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
-            self.services.0.limits.refused.accept(token.hash(), Instant::now());
+            limits.refused.accept(client, token.hash(), Instant::now());
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
     gateway::{SessionCaller, Verb},
-    http::ApiError,
+    http::{ApiError, KnownCallers},
     identity::PresentedCredential,
 };
 
@@ -132,6 +132,16 @@ impl ModelServices {
     }
 }
 
+impl KnownCallers for ModelServices {
+    /// Whether a request presents a Kubernetes token that the API server accepted recently.
+    fn presents_recent_credential(&self, headers: &HeaderMap) -> bool {
+        let Ok(Presented::Kubernetes(token)) = self.presented(&Method::GET, headers) else {
+            return false;
+        };
+        self.0.limits.refused.is_accepted(token.hash(), Instant::now())
+    }
+}
+
 impl ApiCaller {
     /// Begins a request that asks the API server as the caller: with the workspace that has this
     /// namespace, or else the first one, or with the caller's own token.
@@ -159,7 +169,7 @@ impl ApiCaller {
                 let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
-                let permit = limits.tokens.admit(token.hash(), Instant::now())?;
+                let permit = limits.tokens.admit(token.hash(), address, Instant::now())?;
                 // Somebody may have many tokens, for example of ServiceAccounts.
                 let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
                 (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)

@@ -1,5 +1,7 @@
 //! The labels and annotations that this API reads. All others are skipped while an object is read,
 //! because a map of them takes many times the memory of their text, and an object may have thousands.
+//! Long values are cut, because an object may have 256 KiB of annotations, and a ServingRuntime's are
+//! shown with each of its models.
 
 use std::fmt;
 
@@ -9,6 +11,12 @@ use serde::{
 };
 
 use super::lenient::{Lenient, Reader};
+
+/// Maximum length of a text about a model, in bytes.
+pub(super) const MAX_TEXT_BYTES: usize = 4096;
+/// Maximum length of any other value, in bytes. It is longer than every value that is compared, so a
+/// cut value equals none of them.
+pub(super) const MAX_VALUE_BYTES: usize = 1024;
 
 /// Annotation with the name that people see.
 pub(super) const DISPLAY_NAME: &str = "openshift.io/display-name";
@@ -59,11 +67,29 @@ impl KnownKeys {
         entry.map(|(_, value)| value.as_str())
     }
 
-    fn set(&mut self, key: &'static str, value: String) {
+    fn set(&mut self, key: &'static str, value: &str) {
+        let max_bytes =
+            if matches!(key, DESCRIPTION | USE_CASE) { MAX_TEXT_BYTES } else { MAX_VALUE_BYTES };
+        let value = beginning(value, max_bytes).to_owned();
         match self.0.iter_mut().find(|(known, _)| *known == key) {
             Some(entry) => entry.1 = value,
             None => self.0.push((key, value)),
         }
+    }
+}
+
+/// The longest beginning of a text that has at most so many bytes.
+fn beginning(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
+}
+
+/// The beginning of a value.
+#[derive(Default)]
+struct Beginning(String);
+
+impl Lenient for Beginning {
+    fn text(text: &str) -> Self {
+        Self(beginning(text, MAX_TEXT_BYTES).to_owned())
     }
 }
 
@@ -72,7 +98,10 @@ impl Lenient for KnownKeys {
         let mut known = Self::default();
         while let Some(key) = object.next_key_seed(KnownKey)? {
             match key {
-                Some(key) => known.set(key, object.next_value_seed(Reader::default())?),
+                Some(key) => {
+                    let value = object.next_value_seed(Reader::<Beginning>::default())?;
+                    known.set(key, &value.0);
+                }
                 None => {
                     object.next_value::<IgnoredAny>()?;
                 }
@@ -140,6 +169,25 @@ mod tests {
             let text = format!(r#"{{"labels": {{"{key}": "a", "x": 1, "{key}": "b"}}}}"#);
             let view: View = from_str(&text).unwrap();
             assert_eq!((view.labels.get(key), view.labels.0.len()), (Some("b"), 1), "{key}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_between_two_characters() {
+        for key in KNOWN_KEYS {
+            let max_bytes = match key {
+                DESCRIPTION | USE_CASE => MAX_TEXT_BYTES,
+                _ => MAX_VALUE_BYTES,
+            };
+            let text = format!("x{}", "é".repeat(100_000));
+            let view: View = from_value(json!({"labels": {key: text}})).unwrap();
+            let value = view.labels.get(key).unwrap();
+            assert_eq!(value.len(), max_bytes - 1, "{key}");
+            assert!(text.starts_with(value), "{key}");
+            assert!(view.labels.0[0].1.capacity() <= max_bytes, "{key}");
+            let fits = "x".repeat(max_bytes);
+            let view: View = from_value(json!({"labels": {key: fits}})).unwrap();
+            assert_eq!(view.labels.get(key), Some(fits.as_str()), "{key}");
         }
     }
 

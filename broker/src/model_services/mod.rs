@@ -113,7 +113,7 @@ impl ModelServices {
     pub fn new(dependencies: Dependencies) -> Self {
         let Dependencies { settings, identity, gateway, cluster, db, clock, metrics } =
             dependencies;
-        let limits = Limits::new(settings.token_limits);
+        let limits = Limits::new(settings.token_limits, settings.changes_per_user);
         let refusal_rows = RefusalRows::default();
         let inner = Inner {
             settings,

@@ -2,14 +2,13 @@
 
 use http::StatusCode;
 use serde::Deserialize;
-use tenant_shared::AAModelList;
 
 use super::{
     InNamespace,
     ask::Call,
     call_kind::CallKind,
     failure::Failure,
-    inference::{self, InferenceService, LlmInferenceService, ObjectMetadata},
+    inference::{InferenceService, LlmInferenceService, Models, ObjectMetadata},
     lenient::{Lenient, lenient_objects, read},
     list::{List, Listed},
 };
@@ -52,11 +51,11 @@ impl ModelKind {
 
 impl InNamespace {
     /// The models of the namespace that are labelled for people. A kind that is not installed has
-    /// none.
+    /// none. Their memory is held as long as this request.
     ///
     /// # Errors
     /// The caller may not list a kind; the API server does not answer; the namespace does not exist.
-    pub(super) async fn models(&self) -> Result<AAModelList, Failure> {
+    pub(super) async fn models(&self) -> Result<Models, Failure> {
         let (services, llm_services, runtimes) = tokio::try_join!(
             self.labelled::<InferenceService>(&INFERENCE_SERVICES),
             self.labelled::<LlmInferenceService>(&LLM_INFERENCE_SERVICES),
@@ -65,7 +64,7 @@ impl InNamespace {
         if services.is_empty() && llm_services.is_empty() {
             self.require_existence().await?;
         }
-        Ok(AAModelList { data: inference::models(services, llm_services, &runtimes) })
+        Ok(Models::new(services, llm_services, runtimes))
     }
 
     async fn labelled<T: Lenient + Send + 'static>(

@@ -1,7 +1,10 @@
 //! The namespaces that the caller may read. A candidate is never an answer: each is read with the
 //! caller's own token.
 
-use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+use std::{
+    collections::{BTreeSet, HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
@@ -36,7 +39,8 @@ fn is_hidden(name: &str) -> bool {
 }
 
 impl ModelServices {
-    /// The namespaces that the caller may read, by name, without those of the platform.
+    /// The namespaces that the caller may read, by name, without those of the platform; and the
+    /// request that holds their memory.
     ///
     /// # Errors
     /// The API server does not accept the caller's token, or does not answer; a session has no active
@@ -44,44 +48,42 @@ impl ModelServices {
     pub(super) async fn namespaces(
         &self,
         caller: &ApiCaller,
-    ) -> Result<ModelNamespaceList, Failure> {
+    ) -> Result<(ModelNamespaceList, Arc<Asker>), Failure> {
+        // The namespaces of tenants are in the database, so the limits of the tier come first.
+        let first = Arc::new(caller.begin(self, None, Verb::List).await?);
         let mut data = match caller {
             ApiCaller::Session(session) => {
-                // The namespaces of tenants are in the database, so the limits of the tier come first.
-                let first = caller.begin(self, None, Verb::List).await?;
                 let names = session.namespaces().await?.into_iter().collect();
-                self.namespaces_of_session(caller, session, first, names).await?
+                self.namespaces_of_session(caller, session, &first, names).await?
             }
-            ApiCaller::Kubernetes(_) => {
-                caller.begin(self, None, Verb::List).await?.namespaces().await?
-            }
+            ApiCaller::Kubernetes(_) => first.namespaces().await?,
         };
         data.retain(|namespace| !namespace.name.is_empty() && !is_hidden(&namespace.name));
         data.sort_by(|a, b| a.name.cmp(&b.name));
         data.dedup_by(|a, b| a.name == b.name);
-        Ok(ModelNamespaceList { data })
+        Ok((ModelNamespaceList { data }, first))
     }
 
     /// Reads each namespace with the token of its workspace. For the limits of its tier that is one
     /// request, however many of the namespaces a workspace has. `first` is the request of the first
-    /// workspace.
+    /// workspace; it holds the memory of the answer.
     async fn namespaces_of_session(
         &self,
         caller: &ApiCaller,
         session: &SessionCaller,
-        first: Asker,
+        first: &Arc<Asker>,
         names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
         limit_reads(&names)?;
         let mut requests: HashMap<_, _> =
-            first.workspace_id().map(|id| (id, Some(first))).into_iter().collect();
+            first.workspace_id().map(|id| (id, Some(Arc::clone(first)))).into_iter().collect();
         let mut wanted = Vec::with_capacity(names.len());
         for name in names {
             // It may be gone meanwhile.
             let Some(workspace) = session.workspace_of(&name) else { continue };
             if let Entry::Vacant(entry) = requests.entry(workspace) {
                 entry.insert(match caller.begin(self, Some(&name), Verb::Get).await {
-                    Ok(request) => Some(request),
+                    Ok(request) => Some(Arc::new(request)),
                     // Suspended meanwhile.
                     Err(failure) if failure.status() == StatusCode::FORBIDDEN => None,
                     Err(failure) => return Err(failure),
@@ -93,7 +95,7 @@ impl ModelServices {
         let reads = wanted.into_iter().map(|(workspace, name)| async move {
             let request = requests.get(&workspace).and_then(Option::as_ref);
             match request.and_then(|request| request.part_in(&name)) {
-                Some(part) => part.namespace(&name).await,
+                Some(part) => first.kept(part.namespace(&name).await?),
                 None => Ok(None),
             }
         });
@@ -132,9 +134,19 @@ impl Asker {
         }
         let candidates = self.candidates().await?;
         limit_reads(&candidates)?;
-        let reads = candidates.into_iter().map(|name| async move { self.namespace(&name).await });
+        let reads = candidates
+            .into_iter()
+            .map(|name| async move { self.kept(self.namespace(&name).await?) });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
         found.try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+
+    /// Keeps a namespace until the request ends.
+    fn kept(&self, found: Option<ModelNamespace>) -> Result<Option<ModelNamespace>, Failure> {
+        if let Some(ModelNamespace { name, display_name }) = &found {
+            self.keep(size_of::<ModelNamespace>() + name.len() + display_name.len())?;
+        }
+        Ok(found)
     }
 
     /// Reads a namespace; `None` if the caller may not, or if it does not exist.

@@ -2,7 +2,7 @@
 //! alone, so an operation on a namespace cannot forget the review.
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     ModelServices,
@@ -87,26 +87,13 @@ impl ModelServices {
         record_field(Field::Namespace, namespace);
         let asker = caller.begin(self, Some(namespace), verb).await?;
         let check = &self.0.settings.access_check;
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {
-                "namespace": namespace,
-                "verb": "list",
-                "group": check.group,
-                "resource": check.resource,
-            }},
+        let attributes = json!({
+            "namespace": namespace,
+            "verb": "list",
+            "group": check.group,
+            "resource": check.resource,
         });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = asker.ask(review_call(CallKind::AccessReview, path, &review)).await?;
-        if answer.status == http::StatusCode::FORBIDDEN {
-            return Err(Failure::forbidden_in(namespace));
-        }
-        if !answer.status.is_success() {
-            return Err(answer.unexpected());
-        }
-        let review: AccessReview = answer.json().await?;
-        if !review.status.allowed {
+        if !asker.is_allowed(&attributes).await? {
             return Err(Failure::forbidden_in(namespace));
         }
         Ok(InNamespace { asker, namespace: namespace.to_owned() })
@@ -114,6 +101,28 @@ impl ModelServices {
 }
 
 impl Asker {
+    /// Whether the caller may do something (`SelfSubjectAccessReview` with these
+    /// `resourceAttributes`).
+    ///
+    /// # Errors
+    /// The API server does not accept the token, or does not answer.
+    pub(super) async fn is_allowed(&self, attributes: &Value) -> Result<bool, Failure> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = self.ask(review_call(CallKind::AccessReview, path, &review)).await?;
+        if answer.status == http::StatusCode::FORBIDDEN {
+            return Ok(false);
+        }
+        if !answer.status.is_success() {
+            return Err(answer.unexpected());
+        }
+        Ok(answer.json::<AccessReview>().await?.status.allowed)
+    }
+
     /// The user that the API server sees in this request (`SelfSubjectReview`).
     ///
     /// # Errors
@@ -133,6 +142,6 @@ impl Asker {
     }
 }
 
-fn review_call(kind: CallKind, path: &str, review: &serde_json::Value) -> Call {
+fn review_call(kind: CallKind, path: &str, review: &Value) -> Call {
     Call::review(kind, path, review).timeout(REVIEW_TIMEOUT).max_bytes(MAX_REVIEW_BYTES)
 }

@@ -72,6 +72,8 @@ pub struct ModelServicesSettings {
     pub distribution: DistributionSettings,
     /// Limits of each Kubernetes token.
     pub token_limits: TokenLimits,
+    /// Installations and deletions of one user, and in one namespace, within five minutes.
+    pub changes_per_user: u32,
 }
 
 impl ModelServicesSettings {

@@ -14,8 +14,14 @@ use super::{
 const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
 /// The ServiceAccount of a model that has none of its own.
 const DEFAULT_ACCOUNT: &str = "default";
-/// Kinds of models that own ServiceAccounts.
-const OWNER_KINDS: [&str; 2] = ["InferenceService", "LLMInferenceService"];
+
+/// A model as the owner of a ServiceAccount. A name is not enough, because an InferenceService and an
+/// LLMInferenceService may have the same one.
+#[derive(Clone, Debug)]
+pub(super) struct ModelOwner {
+    pub(super) kind: &'static str,
+    pub(super) uid: String,
+}
 
 /// The ServiceAccounts and token Secrets of a namespace.
 #[derive(Debug, Default)]
@@ -33,13 +39,11 @@ impl TokenSecrets {
     }
 
     /// The name of the Secret with the token of a model's ServiceAccount.
-    pub(super) fn of_model(&self, model: &str) -> Option<String> {
+    pub(super) fn of_model(&self, model: &ModelOwner) -> Option<String> {
         let is_owned = |account: &&ObjectMetadata| {
-            account
-                .metadata
-                .owner_references
-                .iter()
-                .any(|owner| owner.name == model && OWNER_KINDS.contains(&owner.kind.as_str()))
+            let mut owners = account.metadata.owner_references.iter();
+            !model.uid.is_empty()
+                && owners.any(|owner| owner.kind == model.kind && owner.uid == model.uid)
         };
         let account = self.accounts.iter().find(is_owned);
         let account = account.map_or(DEFAULT_ACCOUNT, |account| account.metadata.name.as_str());
@@ -78,9 +82,9 @@ mod tests {
 
     #[test]
     fn a_model_has_the_secret_of_its_own_account_or_of_the_default_one() {
-        let account = |name: &str, kind: &str, model: &str| -> ObjectMetadata {
+        let account = |name: &str, kind: &str, uid: &str| -> ObjectMetadata {
             from_value(json!({"metadata": {"name": name,
-                "ownerReferences": [{"kind": kind, "name": model, "uid": "u"}]}}))
+                "ownerReferences": [{"kind": kind, "name": "model", "uid": uid}]}}))
             .unwrap()
         };
         let secret = |name: &str, account: &str| -> ObjectMetadata {
@@ -93,6 +97,7 @@ mod tests {
                 account("z-sa", "InferenceService", "granite"),
                 account("llm-sa", "LLMInferenceService", "llama"),
                 account("pod-sa", "Pod", "other"),
+                account("empty-sa", "InferenceService", ""),
             ],
             vec![
                 secret("z-2", "z-sa"),
@@ -101,14 +106,20 @@ mod tests {
                 secret("pod-token", "pod-sa"),
             ],
         );
-        for (model, expected) in [
-            ("granite", Some("z-1")),
-            ("llama", None),
-            ("other", Some("default-token")),
-            ("no-account", Some("default-token")),
+        let model = |kind, uid: &str| ModelOwner { kind, uid: uid.to_owned() };
+        for (kind, uid, expected) in [
+            ("InferenceService", "granite", Some("z-1")),
+            ("LLMInferenceService", "granite", Some("default-token")),
+            ("LLMInferenceService", "llama", None),
+            ("InferenceService", "llama", Some("default-token")),
+            ("InferenceService", "other", Some("default-token")),
+            ("InferenceService", "no-account", Some("default-token")),
+            ("InferenceService", "", Some("default-token")),
         ] {
-            assert_eq!(secrets.of_model(model).as_deref(), expected, "{model}");
+            let secret = secrets.of_model(&model(kind, uid));
+            assert_eq!(secret.as_deref(), expected, "{kind} {uid}");
         }
-        assert_eq!(TokenSecrets::default().of_model("granite"), None);
+        let none = TokenSecrets::default();
+        assert_eq!(none.of_model(&model("InferenceService", "granite")), None);
     }
 }

@@ -22,6 +22,7 @@ mod reload;
 mod restored;
 mod revoke;
 mod sessions;
+mod slow_bodies;
 mod storage;
 mod upstream;
 mod world;

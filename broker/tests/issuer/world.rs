@@ -143,7 +143,7 @@ impl World {
         let routes = issuer::routes(issuer.clone())
             .nest(API_PATH, OpenApiService::new(apis, "t", "1"))
             .data(identity.clone())
-            .with(ReadBody { identity: identity.clone(), cluster })
+            .with(ReadBody { identity: identity.clone(), known_callers: None, cluster })
             .boxed();
         let outer = OuterStack {
             clock: clock.clone(),

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{
     base::rate_limit::Client,
     http::{Body, body},
-    model_services::ModelServices,
+    model_services::{Failure, ModelServices, limits::UnsentReservation},
 };
 
 /// Size from which a response holds memory until it is sent.
@@ -31,6 +31,10 @@ const MAX_PART_BYTES: usize = 64 * 1024;
 /// How long a large response may take to be passed on. After that time the connection, or with
 /// HTTP/2 the stream, is closed.
 const SEND_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// An extension of responses that hold memory already.
+#[derive(Clone, Copy, Debug)]
+struct HoldsMemory;
 
 /// The body of a large response.
 #[derive(Debug)]
@@ -84,15 +88,37 @@ impl ModelServices {
     /// Too many large responses to this client, or to all, are not sent yet; the response is larger
     /// than one client's share.
     pub(super) async fn hold_memory(&self, response: Response) -> poem::Result<Response> {
+        if response.extensions().get::<HoldsMemory>().is_some() {
+            return Ok(response);
+        }
         let (head, body) = response.into_parts();
         let bytes = body.into_bytes().await?;
-        if bytes.len() < LARGE_RESPONSE_BYTES {
+        let Some(reservation) = self.reserve_response(bytes.len())? else {
             return Ok(Response::from_parts(head, bytes.into()));
-        }
-        let unsent = &self.0.limits.unsent;
-        let reservation = unsent.reserve(Client::current(), bytes.len())?;
+        };
         Ok(Response::from_parts(head, large_body(bytes, reservation, SEND_TIMEOUT).into()))
     }
+
+    /// Reserves memory for a response; `None` for one that is not large.
+    ///
+    /// # Errors
+    /// As [`Self::hold_memory`].
+    pub(super) fn reserve_response(
+        &self,
+        bytes: usize,
+    ) -> Result<Option<UnsentReservation>, Failure> {
+        if bytes < LARGE_RESPONSE_BYTES {
+            return Ok(None);
+        }
+        self.0.limits.unsent.reserve(Client::current(), bytes).map(Some)
+    }
+}
+
+/// A response with these bytes, which hold memory until the last one is sent.
+pub(super) fn response(bytes: Bytes, reservation: Option<UnsentReservation>) -> Response {
+    let Some(reservation) = reservation else { return Response::builder().body(bytes) };
+    let body = large_body(bytes, reservation, SEND_TIMEOUT);
+    Response::builder().extension(HoldsMemory).body(body)
 }
 
 #[cfg(test)]

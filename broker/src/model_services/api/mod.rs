@@ -4,6 +4,7 @@
 mod caller;
 mod config;
 mod delete;
+mod direct_json;
 mod error;
 mod health;
 mod install;

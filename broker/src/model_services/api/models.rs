@@ -1,9 +1,9 @@
 //! `GET /aaa/models`
 
-use poem_openapi::{OpenApi, payload::Json};
+use poem_openapi::OpenApi;
 use tenant_shared::AAModelList;
 
-use super::caller::ReviewedNamespace;
+use super::{caller::ReviewedNamespace, direct_json::DirectJson};
 use crate::model_services::Failure;
 
 /// `listModels`.
@@ -21,7 +21,8 @@ impl ListModels {
         &self,
         /// Name of the namespace.
         namespace: ReviewedNamespace,
-    ) -> Result<Json<AAModelList>, Failure> {
-        Ok(Json(namespace.0.models().await?))
+    ) -> Result<DirectJson<AAModelList>, Failure> {
+        let models = namespace.0.models().await?;
+        namespace.0.asker().services().json(&models)
     }
 }

@@ -1,9 +1,9 @@
 //! `GET /namespaces`
 
-use poem_openapi::{OpenApi, payload::Json};
+use poem_openapi::OpenApi;
 use tenant_shared::ModelNamespaceList;
 
-use super::caller::CallerOfRequest;
+use super::{caller::CallerOfRequest, direct_json::DirectJson};
 use crate::model_services::{Failure, ModelServices};
 
 /// `listModelNamespaces`.
@@ -21,7 +21,8 @@ impl ListNamespaces {
     async fn namespaces(
         &self,
         caller: CallerOfRequest,
-    ) -> Result<Json<ModelNamespaceList>, Failure> {
-        Ok(Json(self.services.namespaces(&caller.0).await?))
+    ) -> Result<DirectJson<ModelNamespaceList>, Failure> {
+        let (list, _held) = self.services.namespaces(&caller.0).await?;
+        self.services.json(&list)
     }
 }

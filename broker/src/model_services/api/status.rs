@@ -1,9 +1,9 @@
 //! `GET /lsd/status`
 
-use poem_openapi::{OpenApi, payload::Json};
+use poem_openapi::OpenApi;
 use tenant_shared::DistributionStatusAnswer;
 
-use super::caller::ReviewedNamespace;
+use super::{caller::ReviewedNamespace, direct_json::DirectJson};
 use crate::model_services::Failure;
 
 /// `showLlamaStackStatus`.
@@ -20,8 +20,8 @@ impl ShowStatus {
         &self,
         /// Name of the namespace.
         namespace: ReviewedNamespace,
-    ) -> Result<Json<DistributionStatusAnswer>, Failure> {
+    ) -> Result<DirectJson<DistributionStatusAnswer>, Failure> {
         let data = namespace.0.distribution_status().await?;
-        Ok(Json(DistributionStatusAnswer { data }))
+        namespace.0.asker().services().json(&DistributionStatusAnswer { data })
     }
 }

@@ -13,15 +13,23 @@ impl InNamespace {
     /// deletion goes on if the client disconnects.
     ///
     /// # Errors
-    /// There is no such distribution; the API server refuses the deletion or does not answer; the
-    /// audit row cannot be written.
+    /// There is no such distribution; the caller may not delete it, or made too many changes; the API
+    /// server refuses the deletion or does not answer; the audit row cannot be written.
     pub(in crate::model_services) async fn delete_distribution(
         self,
         name: String,
     ) -> Result<(), Failure> {
         let what = format!("namespace {}, {name}", self.namespace());
         let mut recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
-        let found = match self.distribution_to_delete(&name).await {
+        let found = async {
+            let reads = async { Ok(self.distribution_to_delete(&name).await) };
+            // If both fail, the caller's rights count.
+            let ((), found) = tokio::try_join!(self.require_right("delete", &name), reads)?;
+            let found = found?;
+            recorder.count_change()?;
+            Ok(found)
+        };
+        let found = match found.await {
             Ok(found) => found,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };

@@ -21,8 +21,8 @@ impl InNamespace {
     /// fails later is taken back. The creation goes on if the client disconnects.
     ///
     /// # Errors
-    /// The request is not valid; a model cannot be used; there is a distribution already, or a
-    /// ConfigMap of somebody else; the API server refuses an object or does not answer; the audit row
+    /// The request is not valid; the caller may not create a distribution, or made too many changes; a
+    /// model cannot be used; there is a distribution already, or a ConfigMap of somebody else; the API server refuses an object or does not answer; the audit row
     /// cannot be written.
     pub(in crate::model_services) async fn install(
         self,
@@ -35,7 +35,16 @@ impl InNamespace {
             names.join(", ")
         );
         let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
-        let models = match self.models_to_install(&names).await {
+        let models = async {
+            let reads = async { Ok(self.models_to_install(&names).await) };
+            let right = self.require_right("create", DISTRIBUTION_NAME);
+            // If both fail, the caller's rights count.
+            let ((), models) = tokio::try_join!(right, reads)?;
+            let models = models?;
+            recorder.count_change()?;
+            Ok(models)
+        };
+        let models = match models.await {
             Ok(models) => models,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };

@@ -132,6 +132,26 @@ impl InNamespace {
         ObjectPath { kind: CallKind::ConfigMap, collection, name: CONFIG_MAP_NAME.to_owned() }
     }
 
+    /// Requires that the caller may create or delete the distribution of this name. The API server
+    /// decides that again with the change itself, but then the change has a row of the audit trail.
+    ///
+    /// # Errors
+    /// The caller may not; the API server does not answer.
+    pub(super) async fn require_right(&self, verb: &str, name: &str) -> Result<(), Failure> {
+        let attributes = json!({
+            "namespace": self.namespace(),
+            "verb": verb,
+            "group": "llamastack.io",
+            "resource": "llamastackdistributions",
+            "name": name,
+        });
+        if self.asker().is_allowed(&attributes).await? {
+            return Ok(());
+        }
+        let what = format!("you may not {verb} objects of kind {KIND}");
+        Err(Failure::forbidden_to(&what, self.namespace()))
+    }
+
     /// The distributions of this API in the namespace, by name; `None` if the kind is not installed.
     ///
     /// # Errors

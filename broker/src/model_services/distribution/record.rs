@@ -1,13 +1,20 @@
 //! Audit rows of installations and deletions. The row of a change is durable before the first object
 //! is created or deleted. A second row says that the change was refused, or what it left when it
-//! failed. Rows of changes that were refused before the first row are limited in number.
+//! failed. Rows of changes that were refused before the first row are limited in number, and so are the
+//! changes of a user and in a namespace.
 
 use std::{convert::Infallible, time::Instant};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
-    super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure},
+    super::{
+        InNamespace, ModelServices,
+        ask::Sender,
+        caller::ApiCaller,
+        failure::{Failure, quoted},
+        limits::ChangeKey,
+    },
     failed::{Failed, run_to_end},
 };
 use crate::{
@@ -24,6 +31,8 @@ pub(super) struct Recorder {
     event: Event,
     /// What is changed.
     what: String,
+    /// Whose changes this one counts with.
+    counted: [ChangeKey; 2],
     /// Whether the row of the change is written.
     has_begun: bool,
 }
@@ -38,19 +47,28 @@ impl InNamespace {
     /// The API server does not say who the caller is, which is recorded.
     pub(super) async fn recorder(&self, action: Action, what: String) -> Result<Recorder, Failure> {
         let services = self.asker().services().clone();
-        let of = |event, what| Recorder { services, event, what, has_begun: false };
+        let of = |event, what, user| {
+            let counted = [user, ChangeKey::Namespace(self.namespace().to_owned())];
+            Recorder { services, event, what, counted, has_begun: false }
+        };
         match self.asker().sender() {
             Sender::Session(request) => {
                 let workspace_id = Some(request.workspace_id());
-                Ok(of(Event { workspace_id, ..request.caller().event(action) }, what))
+                let event = Event { workspace_id, ..request.caller().event(action) };
+                Ok(of(event, what, ChangeKey::User(request.caller().user_id())))
             }
-            Sender::Kubernetes { .. } => match self.asker().who_am_i().await {
-                Ok(user) => Ok(of(Event::success(action), by_user(&user.user, &what))),
-                Err(failure) => {
-                    let recorder = of(Event::success(action), by_user(UNKNOWN_USER, &what));
-                    Err(recorder.refuse(failure).await)
+            Sender::Kubernetes { .. } => {
+                let (user, failure) = match self.asker().who_am_i().await {
+                    Ok(user) => (shortened(&user.user), None),
+                    Err(failure) => (UNKNOWN_USER.to_owned(), Some(failure)),
+                };
+                let what = by_user(&user, &what);
+                let recorder = of(Event::success(action), what, ChangeKey::KubernetesUser(user));
+                match failure {
+                    None => Ok(recorder),
+                    Some(failure) => Err(recorder.refuse(failure).await),
                 }
-            },
+            }
         }
     }
 }
@@ -61,6 +79,12 @@ async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
     match recorded {
         Err(failure) => failure,
     }
+}
+
+/// The name of a Kubernetes user in rows: one line, because webhooks and providers may name users as they
+/// like, and the API server limits no length.
+fn shortened(user: &str) -> String {
+    quoted(user)
 }
 
 fn by_user(user: &str, what: &str) -> String {
@@ -119,7 +143,7 @@ impl ModelServices {
     /// The Kubernetes user of a caller; `None` if a limit or the API server keeps it from being known.
     async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
         let asker = caller.begin(self, None, Verb::Get).await.ok()?;
-        Some(asker.who_am_i().await.ok()?.user)
+        Some(shortened(&asker.who_am_i().await.ok()?.user))
     }
 }
 
@@ -136,6 +160,14 @@ impl Recorder {
     /// the refusal.
     pub(super) async fn refuse(self, failure: Failure) -> Failure {
         run_record_to_end(self.fail(failure.into()).boxed()).await
+    }
+
+    /// Counts the change, which is about to begin.
+    ///
+    /// # Errors
+    /// The user made too many, or there were too many in the namespace.
+    pub(super) fn count_change(&self) -> Result<(), Failure> {
+        self.services.0.limits.changes.count(&self.counted, Instant::now())
     }
 
     /// Records that the change is about to happen.

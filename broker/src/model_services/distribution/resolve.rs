@@ -14,6 +14,7 @@ use super::{
         lenient::Lenient,
         list::{List, Listed},
         models::{INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, ModelKind},
+        token::ModelOwner,
     },
     model::ResolvedModel,
 };
@@ -40,23 +41,25 @@ impl InNamespace {
         let (models, secrets) = tokio::try_join!(models, self.token_secrets())?;
         Ok(models
             .into_iter()
-            .zip(names)
-            .map(|(model, name)| ResolvedModel { token_secret: secrets.of_model(name), ..model })
+            .map(|(model, owner)| ResolvedModel { token_secret: secrets.of_model(&owner), ..model })
             .collect())
     }
 
-    async fn resolve_one(&self, name: &str) -> Result<ResolvedModel, Failure> {
-        if let Some(model) = self.model::<InferenceService>(&INFERENCE_SERVICES, name).await? {
+    /// The model of this name, which of both kinds is the InferenceService.
+    async fn resolve_one(&self, name: &str) -> Result<(ResolvedModel, ModelOwner), Failure> {
+        let kind = &INFERENCE_SERVICES;
+        if let Some(model) = self.model::<InferenceService>(kind, name).await? {
             let service = self.service(&model.metadata, model.internal_url()).await?;
-            return Ok(ResolvedModel::of_inference_service(&model, service.as_ref())?);
+            let resolved = ResolvedModel::of_inference_service(&model, service.as_ref())?;
+            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid }));
         }
         let kind = &LLM_INFERENCE_SERVICES;
         if let Some(model) = self.model::<LlmInferenceService>(kind, name).await? {
             let service = self.service(&model.metadata, model.internal_url()).await?;
             let namespace = self.namespace();
             let resolved =
-                ResolvedModel::of_llm_inference_service(&model, namespace, service.as_ref());
-            return Ok(resolved?);
+                ResolvedModel::of_llm_inference_service(&model, namespace, service.as_ref())?;
+            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid }));
         }
         Err(Failure::not_found(format!(
             "there is no {} and no {} named {name}",

@@ -1,9 +1,9 @@
 //! The objects of KServe as this API reads them, and their conversion to the wire. Values are shown
-//! as they stand in the objects; nothing is fetched from them.
+//! as they stand in the objects, long annotations cut; nothing is fetched from them.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::SeqAccess};
+use serde::{Deserialize, Serialize, Serializer, de::SeqAccess, ser::SerializeStruct as _};
 use tenant_shared::{AAModel, AAModelStatus, SaToken};
 use url::Url;
 
@@ -285,26 +285,54 @@ fn is_cluster_local(url: &str) -> bool {
     host(url).is_some_and(|host| host.ends_with(CLUSTER_LOCAL))
 }
 
-/// The models on the wire: InferenceServices, then LLMInferenceServices, each by name. `runtimes`
-/// are the ServingRuntimes of the namespace.
-pub(super) fn models(
-    mut services: Vec<InferenceService>,
-    mut llm_services: Vec<LlmInferenceService>,
-    runtimes: &[ObjectMetadata],
-) -> Vec<AAModel> {
-    let runtimes: BTreeMap<&str, &ObjectMeta> =
-        runtimes.iter().map(|it| (it.metadata.name.as_str(), &it.metadata)).collect();
-    services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    llm_services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    let services = services.iter().map(|service| {
-        let runtime = service.spec.predictor.model.runtime.as_str();
-        let runtime = runtimes.get(runtime).copied().filter(|it| !it.name.is_empty());
-        from_inference_service(service, runtime)
-    });
-    services
-        .chain(llm_services.iter().map(from_llm_inference_service))
-        .filter(|model| !model.model_name.is_empty())
-        .collect()
+/// The models of a namespace. Each is converted to the wire only while it is serialized, because all
+/// of a runtime have the texts of its annotations.
+#[derive(Debug)]
+pub(super) struct Models {
+    services: Vec<InferenceService>,
+    llm_services: Vec<LlmInferenceService>,
+    /// The ServingRuntimes of the namespace by name.
+    runtimes: BTreeMap<String, ObjectMeta>,
+}
+
+impl Models {
+    pub(super) fn new(
+        mut services: Vec<InferenceService>,
+        mut llm_services: Vec<LlmInferenceService>,
+        runtimes: Vec<ObjectMetadata>,
+    ) -> Self {
+        services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        llm_services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        let named = runtimes.into_iter().filter(|it| !it.metadata.name.is_empty());
+        let runtimes = named.map(|it| (it.metadata.name.clone(), it.metadata)).collect();
+        Self { services, llm_services, runtimes }
+    }
+
+    /// The models on the wire: InferenceServices, then LLMInferenceServices, each by name.
+    fn wire(&self) -> impl Iterator<Item = AAModel> {
+        let services = self.services.iter().map(|service| {
+            let runtime = self.runtimes.get(&service.spec.predictor.model.runtime);
+            from_inference_service(service, runtime)
+        });
+        services
+            .chain(self.llm_services.iter().map(from_llm_inference_service))
+            .filter(|model| !model.model_name.is_empty())
+    }
+}
+
+/// As [`tenant_shared::AAModelList`].
+impl Serialize for Models {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Data<'a>(&'a Models);
+        impl Serialize for Data<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(self.0.wire())
+            }
+        }
+        let mut list = serializer.serialize_struct("AAModelList", 1)?;
+        list.serialize_field("data", &Data(self))?;
+        list.end()
+    }
 }
 
 fn from_inference_service(service: &InferenceService, runtime: Option<&ObjectMeta>) -> AAModel {

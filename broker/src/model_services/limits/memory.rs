@@ -49,6 +49,13 @@ pub(in crate::model_services) struct Reservation {
     bytes: usize,
 }
 
+/// Memory of what a request keeps of many small answers. As much as one small answer does not count.
+#[derive(Debug)]
+pub(in crate::model_services) struct KeptMemory {
+    reservation: Reservation,
+    bytes: usize,
+}
+
 impl Default for Memory {
     fn default() -> Self {
         let shares = Shares::new(MAX_CALLER_BYTES / UNIT_BYTES, MAX_ADDRESS_BYTES / UNIT_BYTES);
@@ -79,6 +86,25 @@ impl RequestMemory {
             own_bytes: 0,
             bytes: 0,
         }
+    }
+
+    /// Memory in which nothing is kept yet. It takes nothing of the request's own, which small answers
+    /// need.
+    pub(in crate::model_services) fn keep(&self) -> KeptMemory {
+        let reservation = Reservation { own_bytes: SMALL_ANSWER_BYTES, ..self.reserve() };
+        KeptMemory { reservation, bytes: 0 }
+    }
+}
+
+impl KeptMemory {
+    /// Reserves memory for so many more bytes; `false` if there is not enough.
+    pub(in crate::model_services) fn keep(&mut self, bytes: usize) -> bool {
+        let total = self.bytes.saturating_add(bytes);
+        let is_kept = self.reservation.grow_to(total.saturating_sub(SMALL_ANSWER_BYTES));
+        if is_kept {
+            self.bytes = total;
+        }
+        is_kept
     }
 }
 
@@ -174,6 +200,22 @@ mod tests {
             lists.pop();
             assert!(request.reserve().grow_to(SMALL_ANSWER_BYTES));
         }
+    }
+
+    #[test]
+    fn what_is_kept_counts_from_the_size_of_a_small_answer_on() {
+        let memory = Memory::default();
+        let request = memory.of_request(&[user(1)]);
+        let mut kept = request.keep();
+        assert!((0..64).all(|_| kept.keep(SMALL_ANSWER_BYTES / 64)));
+        let mut large = request.reserve();
+        assert!(large.grow_to(LARGEST), "it does not count yet");
+        assert!(!kept.keep(1));
+        drop(large);
+        assert!(kept.keep(MAX_CALLER_BYTES));
+        assert!(!kept.keep(1), "it is the caller's share");
+        let mut small: Vec<_> = (0..4).map(|_| request.reserve()).collect();
+        assert!(small.iter_mut().all(|answer| answer.grow_to(SMALL_ANSWER_BYTES)));
     }
 
     #[test]

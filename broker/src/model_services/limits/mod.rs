@@ -1,8 +1,10 @@
 //! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
-//! server refuses, calls to the API server, and the memory of its answers and of unsent responses.
+//! server refuses, changes, calls to the API server, and the memory of its answers and of unsent responses.
 //! Requests of sessions have the limits of their tier besides.
 
+mod address_entries;
 mod calls;
+mod changes;
 mod memory;
 mod refused_tokens;
 mod shares;
@@ -13,11 +15,12 @@ use std::sync::Arc;
 
 pub(super) use self::{
     calls::{Calls, RequestCalls},
-    memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
+    changes::{ChangeKey, Changes},
+    memory::{KeptMemory, Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
     shares::CallerKey,
     token_limiters::{TokenLimiters, TokenPermit},
-    unsent::UnsentMemory,
+    unsent::{MAX_RESPONSE_BYTES, UnsentMemory, UnsentReservation},
 };
 use super::settings::TokenLimits;
 use crate::base::rate_limit::InFlightLimiter;
@@ -38,6 +41,7 @@ pub(super) struct Limits {
     pub(super) tokens: TokenLimiters,
     pub(super) refused: RefusedTokens,
     memory: Memory,
+    pub(super) changes: Changes,
     pub(super) unsent: UnsentMemory,
     pub(super) token_requests: Arc<InFlightLimiter>,
     calls: Calls,
@@ -54,10 +58,11 @@ pub(super) struct RequestLimits {
 }
 
 impl Limits {
-    pub(super) fn new(tokens: TokenLimits) -> Self {
+    pub(super) fn new(tokens: TokenLimits, changes_per_user: u32) -> Self {
         Self {
             tokens: TokenLimiters::new(tokens),
             refused: RefusedTokens::default(),
+            changes: Changes::new(changes_per_user),
             memory: Memory::default(),
             unsent: UnsentMemory::default(),
             token_requests: InFlightLimiter::new(

@@ -1,7 +1,8 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
 //! ones is closed out for a while, because each attempt costs the API server a check. A token that is
 //! tried again and again, as a broken client does, is closed out alone. Tokens that the API server
-//! accepted recently pass, because an address may be that of many people.
+//! accepted recently pass, because an address may be that of many people. A token whose client leaves
+//! before the answer counts as refused until it is accepted.
 
 use std::{
     collections::HashMap,
@@ -10,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::address_entries::AddressEntries;
 use crate::base::rate_limit::Client;
 
 /// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
@@ -23,7 +25,7 @@ const WINDOW: Duration = Duration::from_mins(5);
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
-/// Accepted tokens at most, about 1 MiB. Others do not pass.
+/// Accepted tokens at most, about 2 MiB; a quarter of them from one address. Others do not pass.
 const MAX_ACCEPTED: usize = 16_384;
 /// Minimum interval between two evictions, which visit all entries.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,13 +44,19 @@ struct Window {
     refused: Vec<Refused>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     windows: HashMap<Client, Window>,
     windows_evicted_at: Option<Instant>,
     /// When each accepted token was used last.
-    accepted: HashMap<u64, Instant>,
-    accepted_evicted_at: Option<Instant>,
+    accepted: AddressEntries<u64, Instant>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let accepted = AddressEntries::new(MAX_ACCEPTED);
+        Self { windows: HashMap::new(), windows_evicted_at: None, accepted }
+    }
 }
 
 /// Refused and accepted tokens, by a hash with a random key, so that nobody can make tokens that
@@ -88,13 +96,16 @@ impl State {
     }
 }
 
-impl RefusedTokens {
-    /// Counts a token of this address that the API server refused.
-    pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
-        let hash = self.hash(token);
-        let mut state = self.lock();
-        state.accepted.remove(&hash);
-        let Some(window) = state.window(client, now) else { return };
+impl State {
+    /// Whether a token was accepted recently.
+    fn is_accepted(&self, hash: u64, now: Instant) -> bool {
+        let used_at = self.accepted.get(&hash);
+        used_at.is_some_and(|used_at| now.duration_since(*used_at) < ACCEPTED_TTL)
+    }
+
+    /// Counts a token in the window of this address.
+    fn count(&mut self, client: Client, hash: u64, now: Instant) {
+        let Some(window) = self.window(client, now) else { return };
         let hash = short(hash);
         if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
             known.count = known.count.saturating_add(1);
@@ -102,44 +113,49 @@ impl RefusedTokens {
             window.refused.push(Refused { hash, count: 1 });
         }
     }
+}
 
-    /// Counts a token of this address whose client left before the API server answered, once. Returns
-    /// false for a token that was accepted before, which does not count.
+impl RefusedTokens {
+    /// Counts a token of this address that the API server refused.
+    pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
+        let hash = self.hash(token);
+        let mut state = self.lock();
+        state.accepted.remove(&hash);
+        state.count(client, hash, now);
+    }
+
+    /// Counts a token of this address whose client left before the API server answered, unless it was
+    /// accepted recently: it may be a guess.
     pub(in crate::model_services) fn count_unanswered(
         &self,
         client: Client,
         token: [u8; 32],
         now: Instant,
-    ) -> bool {
+    ) {
         let hash = self.hash(token);
         let mut state = self.lock();
-        let accepted_at = state.accepted.get(&hash);
-        if accepted_at.is_some_and(|used_at| now.duration_since(*used_at) < ACCEPTED_TTL) {
-            return false;
+        if !state.is_accepted(hash, now) {
+            state.count(client, hash, now);
         }
-        if let Some(window) = state.window(client, now) {
-            let hash = short(hash);
-            let is_known = window.refused.iter().any(|known| known.hash == hash);
-            if !is_known && window.refused.len() < MAX_REFUSED {
-                window.refused.push(Refused { hash, count: 1 });
-            }
-        }
-        true
     }
 
-    /// Lets a token pass that the API server accepted.
-    pub(in crate::model_services) fn accept(&self, token: [u8; 32], now: Instant) {
+    /// Lets a token pass that the API server accepted. What was counted of it at this address is
+    /// forgotten, because it was no guess.
+    pub(in crate::model_services) fn accept(&self, client: Client, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
-        let State { accepted, accepted_evicted_at, .. } = &mut *self.lock();
-        if accepted.len() >= MAX_ACCEPTED && !accepted.contains_key(&hash) {
-            if is_eviction_due(accepted_evicted_at, now) {
-                accepted.retain(|_, used_at| now.duration_since(*used_at) < ACCEPTED_TTL);
-            }
-            if accepted.len() >= MAX_ACCEPTED {
-                return;
-            }
+        let State { windows, accepted, .. } = &mut *self.lock();
+        if let Some(window) = windows.get_mut(&client) {
+            window.refused.retain(|known| known.hash != short(hash));
         }
-        accepted.insert(hash, now);
+        let is_recent = |used_at: &Instant| now.duration_since(*used_at) < ACCEPTED_TTL;
+        if let Some(used_at) = accepted.get_or_insert(hash, client, now, is_recent, || now) {
+            *used_at = now;
+        }
+    }
+
+    /// Whether the API server accepted a token recently.
+    pub(in crate::model_services) fn is_accepted(&self, token: [u8; 32], now: Instant) -> bool {
+        self.lock().is_accepted(self.hash(token), now)
     }
 
     /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
@@ -151,8 +167,7 @@ impl RefusedTokens {
     ) -> Option<Duration> {
         let hash = self.hash(token);
         let state = self.lock();
-        let is_recent = |used_at: &Instant| now.duration_since(*used_at) < ACCEPTED_TTL;
-        if state.accepted.get(&hash).is_some_and(is_recent) {
+        if state.is_accepted(hash, now) {
             return None;
         }
         let window = state.windows.get(&client)?;
@@ -223,7 +238,7 @@ mod tests {
     #[test]
     fn a_token_that_was_accepted_recently_passes_until_it_is_refused() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
-        refused.accept(token(0), now);
+        refused.accept(ONE, token(0), now);
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), now);
         }
@@ -233,7 +248,7 @@ mod tests {
         assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
 
         let (refused, later) = (RefusedTokens::default(), now + ACCEPTED_TTL);
-        refused.accept(token(0), now);
+        refused.accept(ONE, token(0), now);
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), later);
         }
@@ -241,19 +256,41 @@ mod tests {
     }
 
     #[test]
-    fn a_token_whose_client_leaves_counts_once_unless_it_was_accepted() {
+    fn a_token_whose_client_leaves_counts_unless_it_was_accepted() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
+        refused.accept(ONE, token(1), now);
+        assert!(refused.is_accepted(token(1), now) && !refused.is_accepted(token(0), now));
         for _ in 0..1000 {
-            assert!(refused.count_unanswered(ONE, token(0), now));
+            refused.count_unanswered(ONE, token(1), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(1), now), None, "an accepted one passes");
+        for _ in 1..MAX_REPEATED {
+            refused.count_unanswered(ONE, token(0), now);
         }
         assert_eq!(refused.closed_out(ONE, token(0), now), None, "it may be valid");
-        refused.accept(token(1), now);
-        assert!(!refused.count_unanswered(ONE, token(1), now));
+        refused.count_unanswered(ONE, token(0), now);
+        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
+        assert_eq!(refused.closed_out(OTHER, token(0), now), None);
+        assert_eq!(refused.closed_out(ONE, token(2), now), None, "it is closed out alone");
         for number in 2..=MAX_REFUSED {
-            assert!(refused.count_unanswered(ONE, token(number), now));
+            refused.count_unanswered(ONE, token(number), now);
         }
         assert!(refused.closed_out(ONE, token(1000), now).is_some());
-        assert_eq!(refused.closed_out(ONE, token(1), now), None, "an accepted one passes");
+        assert_eq!(refused.closed_out(ONE, token(1), now), None);
+    }
+
+    #[test]
+    fn people_who_reload_a_page_close_nobody_out() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 0..MAX_REFUSED * 2 {
+            refused.count_unanswered(ONE, token(number), now);
+            refused.accept(ONE, token(number), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        // At another address it is counted still.
+        refused.count(OTHER, token(0), now);
+        refused.accept(ONE, token(0), now);
+        assert_eq!(refused.lock().windows[&OTHER].refused.len(), 1);
     }
 
     #[test]
@@ -264,10 +301,14 @@ mod tests {
         }
         for number in 0..1000 {
             refused.count(Client::V4(7_u32.into()), token(number), now);
-            refused.accept(token(number), now);
         }
         for number in 0..MAX_ACCEPTED * 2 {
-            refused.accept(token(number), now);
+            refused.accept(ONE, token(number), now);
+        }
+        assert_eq!(refused.lock().accepted.len(), MAX_ACCEPTED / 4);
+        for number in 0..MAX_ACCEPTED * 2 {
+            let address = u32::try_from(number % 100).unwrap();
+            refused.accept(Client::V4((100_000 + address).into()), token(number), now);
         }
         {
             let state = refused.lock();
@@ -277,7 +318,7 @@ mod tests {
         }
         let later = now + ACCEPTED_TTL;
         refused.count(Client::V4(u32::MAX.into()), token(usize::MAX), later);
-        refused.accept(token(usize::MAX), later);
+        refused.accept(ONE, token(usize::MAX), later);
         let state = refused.lock();
         assert_eq!((state.windows.len(), state.accepted.len()), (1, 1));
     }

@@ -1,25 +1,24 @@
 //! Rate limits of Kubernetes tokens, by their SHA-256.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::address_entries::AddressEntries;
 use crate::{
+    base::rate_limit::Client,
     gateway::{LimitExceeded, TenantLimiter},
     model_services::{failure::Failure, settings::TokenLimits},
     tier::GatewayLimits,
 };
 
-/// Tokens with a limiter at most, about 10 MiB.
+/// Tokens with a limiter at most, about 10 MiB; a quarter of them from one address.
 const MAX_TOKENS: usize = 10_000;
 /// An unused limiter is kept so long. After that time its burst would be full again anyway.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Minimum interval between two evictions of unused limiters.
-const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes per second of the API server's answers to one token.
 const BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
@@ -36,16 +35,10 @@ struct Entry {
     used_at: Instant,
 }
 
-#[derive(Debug, Default)]
-struct Entries {
-    by_token: HashMap<[u8; 32], Entry>,
-    evicted_at: Option<Instant>,
-}
-
 #[derive(Debug)]
 pub(in crate::model_services) struct TokenLimiters {
     limits: GatewayLimits,
-    entries: Mutex<Entries>,
+    entries: Mutex<AddressEntries<[u8; 32], Entry>>,
 }
 
 impl TokenLimiters {
@@ -56,20 +49,21 @@ impl TokenLimiters {
             streams: 0,
             bytes_per_second: BYTES_PER_SECOND,
         };
-        Self { limits, entries: Mutex::default() }
+        Self { limits, entries: Mutex::new(AddressEntries::new(MAX_TOKENS)) }
     }
 
-    /// Admits a request with this token.
+    /// Admits a request with this token from this address.
     ///
     /// # Errors
-    /// A limit of the token is exceeded, or too many other tokens are in use.
+    /// A limit of the token is exceeded, or too many other tokens are in use, here or at that address.
     pub(in crate::model_services) fn admit(
         &self,
         token: [u8; 32],
+        client: Client,
         now: Instant,
     ) -> Result<TokenPermit, Failure> {
         let limiter = self
-            .limiter(token, now)
+            .limiter(token, client, now)
             .ok_or_else(|| Failure::too_many("too many tokens are in use; try again", 5))?;
         match limiter.acquire_call() {
             Ok(permit) => Ok(TokenPermit { limiter, _permit: permit }),
@@ -90,48 +84,31 @@ impl TokenLimiters {
 
     /// Forgets a token that the API server refused, so that such tokens take no room from others.
     pub(in crate::model_services) fn forget(&self, token: [u8; 32]) {
-        self.lock().by_token.remove(&token);
+        self.lock().remove(&token);
     }
 
-    fn limiter(&self, token: [u8; 32], now: Instant) -> Option<Arc<TenantLimiter>> {
+    fn limiter(&self, token: [u8; 32], client: Client, now: Instant) -> Option<Arc<TenantLimiter>> {
+        let is_used = |entry: &Entry| {
+            Arc::strong_count(&entry.limiter) > 1
+                || now.duration_since(entry.used_at) < IDLE_TIMEOUT
+        };
+        let new = || Entry { limiter: Arc::new(TenantLimiter::new(self.limits)), used_at: now };
         let mut entries = self.lock();
-        if !entries.has_room(token, now) {
-            return None;
-        }
-        let entry = entries.by_token.entry(token).or_insert_with(|| Entry {
-            limiter: Arc::new(TenantLimiter::new(self.limits)),
-            used_at: now,
-        });
+        let entry = entries.get_or_insert(token, client, now, is_used, new)?;
         entry.used_at = now;
         Some(Arc::clone(&entry.limiter))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AddressEntries<[u8; 32], Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entries {
-    /// Whether this token has a limiter, or there is room for one. An eviction visits all tokens, so
-    /// it runs at most once a second.
-    fn has_room(&mut self, token: [u8; 32], now: Instant) -> bool {
-        if self.by_token.len() < MAX_TOKENS || self.by_token.contains_key(&token) {
-            return true;
-        }
-        if self.evicted_at.is_none_or(|at| now.duration_since(at) >= EVICTION_INTERVAL) {
-            self.evicted_at = Some(now);
-            self.by_token.retain(|_, entry| {
-                Arc::strong_count(&entry.limiter) > 1
-                    || now.duration_since(entry.used_at) < IDLE_TIMEOUT
-            });
-        }
-        self.by_token.len() < MAX_TOKENS
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn token(number: usize) -> [u8; 32] {
         let mut token = [0; 32];
@@ -143,27 +120,34 @@ mod tests {
     fn each_token_has_its_rate_and_its_requests_at_once() {
         let limits = TokenLimits { requests_per_second: 2, requests_at_once: 3 };
         let (limiters, now) = (TokenLimiters::new(limits), Instant::now());
-        let held: Vec<_> = (0..3).map(|_| limiters.admit(token(1), now).unwrap()).collect();
-        let refused = limiters.admit(token(1), now).unwrap_err();
+        let held: Vec<_> = (0..3).map(|_| limiters.admit(token(1), ONE, now).unwrap()).collect();
+        let refused = limiters.admit(token(1), ONE, now).unwrap_err();
         assert!(refused.message().contains("3 requests at once"), "{refused}");
-        assert!(limiters.admit(token(2), now).is_ok());
+        assert!(limiters.admit(token(2), ONE, now).is_ok());
         drop(held);
-        let passed = (0..100).filter(|_| limiters.admit(token(1), now).is_ok()).count();
+        let passed = (0..100).filter(|_| limiters.admit(token(1), ONE, now).is_ok()).count();
         assert!(passed <= 5, "the burst is eight: {passed}");
-        let refused = limiters.admit(token(1), now).unwrap_err();
+        let refused = limiters.admit(token(1), ONE, now).unwrap_err();
         assert!(refused.retry_after_seconds().is_some(), "{refused}");
     }
 
     #[test]
-    fn the_number_of_tokens_is_bounded() {
+    fn the_number_of_tokens_is_bounded_for_all_and_for_an_address() {
         let limits = TokenLimits { requests_per_second: 2, requests_at_once: 3 };
         let (limiters, now) = (TokenLimiters::new(limits), Instant::now());
-        for number in 0..MAX_TOKENS {
-            drop(limiters.admit(token(number), now).unwrap());
+        let quarter = MAX_TOKENS / 4;
+        for number in 0..quarter {
+            drop(limiters.admit(token(number), ONE, now).unwrap());
         }
-        assert!(limiters.admit(token(MAX_TOKENS), now).is_err());
-        assert!(limiters.admit(token(7), now).is_ok(), "a known token has its limiter");
-        assert!(limiters.admit(token(MAX_TOKENS), now + IDLE_TIMEOUT).is_ok());
-        assert_eq!(limiters.lock().by_token.len(), 1);
+        assert!(limiters.admit(token(quarter), ONE, now).is_err());
+        assert!(limiters.admit(token(7), ONE, now).is_ok(), "a known token has its limiter");
+        for number in quarter..MAX_TOKENS {
+            let address = Client::V4(u32::try_from(number % 3).unwrap().into());
+            drop(limiters.admit(token(number), address, now).unwrap());
+        }
+        assert!(limiters.admit(token(MAX_TOKENS), Client::Unknown, now).is_err());
+        let later = now + IDLE_TIMEOUT;
+        assert!(limiters.admit(token(MAX_TOKENS), Client::Unknown, later).is_ok());
+        assert_eq!(limiters.lock().len(), 1);
     }
 }

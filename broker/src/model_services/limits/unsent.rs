@@ -12,8 +12,10 @@ use crate::{base::rate_limit::Client, model_services::failure::Failure};
 const UNIT_BYTES: usize = 16 * 1024;
 /// Memory of all responses, in bytes.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
-/// Memory of the responses to one address, in bytes, and so the largest response.
+/// Memory of the responses to one address, in bytes. Everybody at the address shares it.
 const MAX_ADDRESS_BYTES: usize = 32 * 1024 * 1024;
+/// The largest response, in bytes.
+pub(in crate::model_services) const MAX_RESPONSE_BYTES: usize = MAX_ADDRESS_BYTES;
 
 /// The memory that is left.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl UnsentMemory {
         client: Client,
         bytes: usize,
     ) -> Result<UnsentReservation, Failure> {
-        if bytes > MAX_ADDRESS_BYTES {
+        if bytes > MAX_RESPONSE_BYTES {
             return Err(Failure::internal(format!("the response is too large: {bytes} bytes")));
         }
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);

@@ -153,17 +153,19 @@ impl DirectCalls {
 
 /// The reads of an installation with these models.
 fn reads(models: &[String]) -> Vec<CallerRequest> {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"namespace": NAMESPACE, "verb": "list",
-            "group": "llamastack.io", "resource": "llamastackdistributions"}},
-    });
-    let review =
-        CallerRequest::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review);
+    let review = |verb: &str| {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"namespace": NAMESPACE, "verb": verb,
+                "group": "llamastack.io", "resource": "llamastackdistributions"}},
+        });
+        CallerRequest::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)
+    };
     let list = |path: &str, query: &str| CallerRequest::get(format!("/{path}?limit=250{query}"));
     let labelled = "&labelSelector=opendatahub.io%2Fdashboard%3Dtrue";
-    let mut reads = vec![review, list(&distributions(NAMESPACE), labelled)];
+    let mut reads =
+        vec![review("list"), review("create"), list(&distributions(NAMESPACE), labelled)];
     for model in models {
         let object = format!("/{}/{model}", inference_services(NAMESPACE));
         let label = format!("&labelSelector=serving.kserve.io%2Finferenceservice%3D{model}");

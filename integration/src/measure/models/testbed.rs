@@ -50,6 +50,7 @@ pub fn with_model_services(world: WorldBuilder) -> WorldBuilder {
         .setting("model_services.enabled", true)
         .setting("model_services.requests_per_second", 100_000)
         .setting("model_services.requests_at_once", 10_000)
+        .setting("model_services.changes_per_user", 100_000)
 }
 
 /// The world and its clients.

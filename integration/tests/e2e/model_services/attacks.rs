@@ -6,9 +6,10 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Method, StatusCode, header};
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
+use integration::world::World;
 use serde_json::json;
 
-use super::fixture::{Client, NONE, REG, TIMEOUT, builder, namespace_of, world};
+use super::fixture::{Client, NONE, ONE, REG, TIMEOUT, builder, namespace_of, world};
 
 fn json_answer(body: String) -> Fault {
     let content_type = "application/json".parse().unwrap();
@@ -91,10 +92,8 @@ async fn an_address_that_tries_tokens_is_closed_out() {
     assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
 }
 
-#[tokio::test]
-async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
-    let world = builder().fault_proxy().start().await.unwrap();
-    let client = Client::new(&world);
+/// Sends a hundred requests with these tokens whose clients leave before the API server answers.
+async fn abandon(world: &World, client: &Client, token: impl Fn(usize) -> String) {
     let proxy = world.proxy().unwrap();
     let held = proxy.add(
         Rule::new(Fault::before(|_| std::future::pending()))
@@ -103,7 +102,7 @@ async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
     for round in 1..=10 {
         let guesses: Vec<_> = (0..10)
             .map(|number| {
-                let (client, guess) = (client.clone(), format!("left-{round}-{number}"));
+                let (client, guess) = (client.clone(), token(round * 10 + number));
                 tokio::spawn(async move { client.get("/user", &guess).await })
             })
             .collect();
@@ -117,13 +116,18 @@ async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
         for guess in &guesses {
             guess.abort();
         }
+        // They count against the requests at once of a token until the broker notices.
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     proxy.clear();
-    // The broker notices after a moment that the last clients left. These few guesses alone close
-    // nobody out.
+}
+
+/// Sends requests with these tokens until one is closed out, because the broker notices after a moment
+/// that the last clients left. The requests themselves are too few to close anybody out.
+async fn until_closed_out(client: &Client, token: impl Fn(usize) -> String) {
     let mut statuses = Vec::new();
     for number in 0..50 {
-        let answer = client.get("/user", &format!("later-{number}")).await;
+        let answer = client.get("/user", &token(number)).await;
         statuses.push(answer.status);
         if answer.status == StatusCode::TOO_MANY_REQUESTS {
             return;
@@ -131,6 +135,28 @@ async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("{statuses:?}");
+}
+
+#[tokio::test]
+async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    abandon(&world, &client, |number| format!("left-{number}")).await;
+    until_closed_out(&client, |number| format!("later-{number}")).await;
+}
+
+#[tokio::test]
+async fn a_token_whose_clients_always_leave_is_closed_out_alone() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    // A valid one, which the API server never gets to accept.
+    abandon(&world, &client, |_| ONE.to_owned()).await;
+    // A request that is answered before the last client is noticed would have it accepted.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    client.get("/user", ONE).await.failure(429);
+    for (token, user) in [(REG, "reg"), (NONE, "none")] {
+        assert_eq!(client.get("/user", token).await.body, json!({ "userId": user }));
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use secrecy::ExposeSecret as _;
 use tenant_shared::SuspendRequest;
 use tokio::sync::Notify;
 
-use super::fixture::{Client, REG, TIMEOUT, namespace_of, person, world};
+use super::fixture::{
+    Client, REG, TIMEOUT, builder_with_kinds, install_kinds, namespace_of, person, world,
+};
 use super::llama_stack::{LSD, config_map, distribution, ready_model};
 
 /// Whether the request of a person has this method, and a path with this end.
@@ -200,7 +202,9 @@ async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() 
 
 #[tokio::test]
 async fn a_write_is_not_sent_without_memory_for_its_answer() {
-    let world = world().await;
+    let builder = builder_with_kinds().fault_proxy();
+    let world = builder.setting("model_services.changes_per_user", 100).start().await.unwrap();
+    install_kinds(&world).await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
     let operator = operator(&world).await;
     let namespace = "lsd-memory";

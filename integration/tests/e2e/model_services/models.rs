@@ -147,13 +147,15 @@ async fn no_object_fails_the_list_however_odd() {
 }
 
 /// Creates models side by side, because kubectl takes long for many objects.
-async fn create_models(world: &World, namespace: &str, names: &[String]) {
+async fn create_models(world: &World, namespace: &str, names: &[String], spec: &Value) {
     let authority = world.cluster().authority().certificate();
     let http = integration::http_client::http_client(Some(authority)).unwrap();
     let path = format!("apis/serving.kserve.io/v1beta1/namespaces/{namespace}/inferenceservices");
     let url = world.cluster().url().join(&path).unwrap();
     let creations = names.iter().map(|name| {
-        let create = http.post(url.clone()).bearer_auth(ADM).json(&model(namespace, name));
+        let mut object = model(namespace, name);
+        object["spec"] = spec.clone();
+        let create = http.post(url.clone()).bearer_auth(ADM).json(&object);
         async move { create.send().await.unwrap().error_for_status().map(drop).unwrap() }
     });
     stream::iter(creations).buffer_unordered(16).collect::<()>().await;
@@ -165,13 +167,44 @@ async fn a_thousand_models_come_in_pages() {
     let client = Client::new(&world);
     namespace_of(&world, "models-many", "reg", "admin").await;
     let created: Vec<String> = (0..1000).map(|n| format!("m-{n:04}")).collect();
-    create_models(&world, "models-many", &created).await;
+    create_models(&world, "models-many", &created, &json!({})).await;
     let found = client.get(&path("models-many"), REG).await;
     assert_eq!(names(found.data()), created);
     let pages = world.proxy().unwrap().count(|seen| {
         seen.is(&Method::GET, "/models-many/inferenceservices") && seen.query.contains("limit=250")
     });
     assert_eq!(pages, 4);
+}
+
+#[tokio::test]
+async fn a_large_text_of_a_runtime_makes_no_large_answer() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    namespace_of(&world, "models-large", "reg", "admin").await;
+    let text = "é".repeat(100_000);
+    let runtime = json!({
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime",
+        "metadata": {"name": "large", "namespace": "models-large",
+                     "annotations": {"opendatahub.io/template-display-name": text}},
+        "spec": {},
+    });
+    admin
+        .run_with_input(["create", "-f", "-"], runtime.to_string())
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let created: Vec<String> = (0..300).map(|n| format!("m-{n:04}")).collect();
+    let spec = json!({"predictor": {"model": {"runtime": "large"}}});
+    create_models(&world, "models-large", &created, &spec).await;
+    let found = client.get(&path("models-large"), REG).await;
+    assert_eq!(names(found.data()), created);
+    for model in found.data().as_array().unwrap() {
+        assert_eq!(model["serving_runtime"], text[..1024]);
+    }
+    let length: usize = found.headers["content-length"].to_str().unwrap().parse().unwrap();
+    assert!(length < created.len() * 2048, "{length}");
+    assert_eq!(found.headers["content-type"], "application/json; charset=utf-8");
 }
 
 #[tokio::test]
