@@ -6,8 +6,8 @@
 //! anyway.
 //!
 //! With `tenants.enabled` there are policies for homes, for the objects in tenants' namespaces, for
-//! labels by which the broker finds its objects, and for the deletion of Tenants, with `tenants.direct_namespaces` also one for the creation of
-//! namespaces.
+//! labels by which the broker finds its objects, and for the deletion of Tenants, with
+//! `tenants.direct_namespaces` also one for the creation of namespaces.
 
 mod creation;
 mod deletion;

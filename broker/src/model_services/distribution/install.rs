@@ -22,8 +22,8 @@ impl InNamespace {
     ///
     /// # Errors
     /// The request is not valid; the caller may not create a distribution, or made too many changes; a
-    /// model cannot be used; there is a distribution already, or a ConfigMap of somebody else; the API server refuses an object or does not answer; the audit row
-    /// cannot be written.
+    /// model cannot be used; there is a distribution already, or a ConfigMap of somebody else; the API
+    /// server refuses an object or does not answer; the audit row cannot be written.
     pub(in crate::model_services) async fn install(
         self,
         request: &InstallDistributionRequest,

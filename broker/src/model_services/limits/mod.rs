@@ -1,6 +1,6 @@
 //! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
-//! server refuses, changes, calls to the API server, and the memory of its answers and of unsent responses.
-//! Requests of sessions have the limits of their tier besides.
+//! server refuses, changes, calls to the API server, and the memory of its answers and of unsent
+//! responses. Requests of sessions have the limits of their tier besides.
 
 mod address_entries;
 mod calls;
