@@ -23,7 +23,7 @@ const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// killed, and a run.
 pub(super) const MAX_WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(150);
 /// Requests that began less than this before are spared: nearly all of them end by themselves.
-const MIN_AGE: Duration = Duration::from_secs(1);
+pub(super) const MIN_AGE: Duration = Duration::from_secs(1);
 /// How long after a change the streams of a Tenant that the controller does not reconcile are closed.
 const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// How long before the broker noticed a change a stream may have begun with the new roles, because

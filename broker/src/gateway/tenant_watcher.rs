@@ -18,7 +18,9 @@ use uuid::Uuid;
 use super::{
     Gateway,
     cancel::CloseReason,
+    path::Kind,
     request_rights::Scope,
+    role_changes::MIN_AGE,
     streams::{MemberNamespace, OwnReadView},
 };
 use crate::{
@@ -127,8 +129,12 @@ impl Gateway {
             self.close_out_of_date();
             let closed = self.streams.close(CloseReason::NamespaceMoved, |info| {
                 info.member_namespace.as_deref().is_some_and(|member_namespace| {
-                    let MemberNamespace { namespace, tenant, .. } = member_namespace;
-                    member_namespace.has_left(tenants.is_namespace_of(namespace, tenant))
+                    let MemberNamespace { namespace, tenant, began_at, .. } = member_namespace;
+                    let has_left =
+                        member_namespace.has_left(tenants.is_namespace_of(namespace, tenant));
+                    // The API server decided about a young call, which ends by itself. Closed while its
+                    // response begins, it would have none.
+                    has_left && (info.kind != Kind::Call || began_at.elapsed() >= MIN_AGE)
                 })
             });
             if closed > 0 {
