@@ -37,7 +37,7 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long watches are compared after a change of a Tenant: a request that begins after it may use
 /// a principal that was read before it.
-const COMPARE_TIMEOUT: Duration = Duration::from_secs(3);
+const COMPARE_WINDOW: Duration = Duration::from_secs(3);
 /// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
 /// before its transaction commits, and the clocks of replicas differ.
 pub(super) const OVERLAP_MS: i64 = 10_000;
@@ -88,7 +88,7 @@ impl Schedule {
     fn are_all_due(&mut self, revision: u64, now: Instant) -> bool {
         if revision != self.revision {
             self.revision = revision;
-            self.until = now + COMPARE_TIMEOUT;
+            self.until = now + COMPARE_WINDOW;
         }
         let are_due = now < self.until || now >= self.next_all;
         if are_due {

@@ -1,5 +1,5 @@
-//! Choice of the object that is a tenant: there may be one in each API group, and one may have been deleted and
-//! made again.
+//! Choice of the object that is a tenant: there may be one in each API group, and one may have been
+//! deleted and made again.
 
 use std::time::Duration;
 

@@ -270,9 +270,8 @@ impl TenantController {
                 continue;
             }
             // The name decides about most conflicts, so these do not use up the claims of the run.
-            let is_refused = has_labels_of_others(live)
-                || !moves.contains_key(&name) && !self.may_have(tenant, &name, &open);
-            if is_refused {
+            let may_have = self.may_have(tenant, &name, &open);
+            if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
                 refused.push(name);
                 continue;
             }
@@ -283,8 +282,7 @@ impl TenantController {
                 namespaces.incoming.insert(name.clone(), begun);
             }
             let may_claim = namespaces.incoming.contains_key(&name)
-                || self.may_have(tenant, &name, &open)
-                    && (is_recorded || !self.is_of_a_move(&name, live).await?);
+                || may_have && (is_recorded || !self.is_of_a_move(&name, live).await?);
             if may_claim {
                 is_full = self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
             } else {

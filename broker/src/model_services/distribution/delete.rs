@@ -1,5 +1,7 @@
 //! The deletion of a distribution with its ConfigMap.
 
+use futures_util::FutureExt as _;
+
 use super::{
     super::{InNamespace, failure::Failure},
     desired::KIND,
@@ -21,15 +23,8 @@ impl InNamespace {
     ) -> Result<(), Failure> {
         let what = format!("namespace {}, {name}", self.namespace());
         let mut recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
-        let found = async {
-            let reads = async { Ok(self.distribution_to_delete(&name).await) };
-            // If both fail, the caller's rights count.
-            let ((), found) = tokio::try_join!(self.require_right("delete", &name), reads)?;
-            let found = found?;
-            recorder.count_change()?;
-            Ok(found)
-        };
-        let found = match found.await {
+        let reads = self.distribution_to_delete(&name).boxed();
+        let found = match self.admit_change(&recorder, ("delete", &name), reads).await {
             Ok(found) => found,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };

@@ -1,5 +1,6 @@
 //! The installation: a distribution and its ConfigMap, both or none.
 
+use futures_util::FutureExt as _;
 use http::StatusCode;
 use serde_json::Value;
 use tenant_shared::{DISTRIBUTION_NAME, InstallDistributionRequest, InstalledDistribution};
@@ -35,15 +36,8 @@ impl InNamespace {
             names.join(", ")
         );
         let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
-        let models = async {
-            let reads = async { Ok(self.models_to_install(&names).await) };
-            let right = self.require_right("create", DISTRIBUTION_NAME);
-            // If both fail, the caller's rights count.
-            let ((), models) = tokio::try_join!(right, reads)?;
-            let models = models?;
-            recorder.count_change()?;
-            Ok(models)
-        };
+        let reads = self.models_to_install(&names).boxed();
+        let models = self.admit_change(&recorder, ("create", DISTRIBUTION_NAME), reads);
         let models = match models.await {
             Ok(models) => models,
             Err(failure) => return Err(recorder.refuse(failure).await),

@@ -59,7 +59,8 @@ impl InNamespace {
             }
             Sender::Kubernetes { .. } => {
                 let (user, failure) = match self.asker().who_am_i().await {
-                    Ok(user) => (shortened(&user.user), None),
+                    // Webhooks and providers name users as they like, and the API server limits no length.
+                    Ok(user) => (quoted(&user.user), None),
                     Err(failure) => (UNKNOWN_USER.to_owned(), Some(failure)),
                 };
                 let what = by_user(&user, &what);
@@ -73,18 +74,33 @@ impl InNamespace {
     }
 }
 
+impl InNamespace {
+    /// Runs the reads of a change beside the review of the caller's right to it, a verb and the name of
+    /// the distribution. Then counts the change, which is about to begin.
+    ///
+    /// # Errors
+    /// The caller has no such right, which is the failure also if the reads fail; the reads failed; the
+    /// user made too many changes, or there were too many in the namespace.
+    pub(super) async fn admit_change<T>(
+        &self,
+        recorder: &Recorder,
+        (verb, name): (&str, &str),
+        reads: BoxFuture<'_, Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let reads = async { Ok(reads.await) };
+        let ((), found) = tokio::try_join!(self.require_right(verb, name), reads)?;
+        let found = found?;
+        recorder.count_change()?;
+        Ok(found)
+    }
+}
+
 /// Runs the record of a refusal to its end, also if the client disconnects.
 async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
     let recorded: Result<Infallible, Failure> = run_to_end(async move { Err(record.await) }).await;
     match recorded {
         Err(failure) => failure,
     }
-}
-
-/// The name of a Kubernetes user in rows: one line, because webhooks and providers may name users as they
-/// like, and the API server limits no length.
-fn shortened(user: &str) -> String {
-    quoted(user)
 }
 
 fn by_user(user: &str, what: &str) -> String {
@@ -143,7 +159,7 @@ impl ModelServices {
     /// The Kubernetes user of a caller; `None` if a limit or the API server keeps it from being known.
     async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
         let asker = caller.begin(self, None, Verb::Get).await.ok()?;
-        Some(shortened(&asker.who_am_i().await.ok()?.user))
+        Some(quoted(&asker.who_am_i().await.ok()?.user))
     }
 }
 
@@ -162,11 +178,7 @@ impl Recorder {
         run_record_to_end(self.fail(failure.into()).boxed()).await
     }
 
-    /// Counts the change, which is about to begin.
-    ///
-    /// # Errors
-    /// The user made too many, or there were too many in the namespace.
-    pub(super) fn count_change(&self) -> Result<(), Failure> {
+    fn count_change(&self) -> Result<(), Failure> {
         self.services.0.limits.changes.count(&self.counted, Instant::now())
     }
 

@@ -21,6 +21,15 @@ struct Entry<V> {
     value: V,
 }
 
+/// Whether it is time for an eviction. One that frees nothing is not repeated at once.
+pub(super) fn is_eviction_due(evicted_at: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = evicted_at.is_none_or(|at| now.duration_since(at) >= EVICTION_INTERVAL);
+    if is_due {
+        *evicted_at = Some(now);
+    }
+    is_due
+}
+
 /// A bounded number of entries.
 #[derive(Debug)]
 pub(super) struct AddressEntries<K, V> {
@@ -52,7 +61,7 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
         new: impl FnOnce() -> V,
     ) -> Option<&mut V> {
         if !self.entries.contains_key(&key) {
-            if !self.has_room(client) && self.is_eviction_due(now) {
+            if !self.has_room(client) && is_eviction_due(&mut self.evicted_at, now) {
                 self.evict(is_used);
             }
             if !self.has_room(client) {
@@ -73,15 +82,6 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
     fn has_room(&self, client: Client) -> bool {
         let of_client = self.counts.get(&client).copied().unwrap_or_default();
         self.entries.len() < self.max && of_client < self.max / MIN_ADDRESSES
-    }
-
-    /// Whether it is time for an eviction. One that frees nothing is not repeated at once.
-    fn is_eviction_due(&mut self, now: Instant) -> bool {
-        let is_due = self.evicted_at.is_none_or(|at| now.duration_since(at) >= EVICTION_INTERVAL);
-        if is_due {
-            self.evicted_at = Some(now);
-        }
-        is_due
     }
 
     fn evict(&mut self, is_used: impl Fn(&V) -> bool) {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::address_entries::AddressEntries;
+use super::address_entries::{AddressEntries, is_eviction_due};
 use crate::base::rate_limit::Client;
 
 /// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
@@ -27,8 +27,6 @@ const MAX_ADDRESSES: usize = 65_536;
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
 /// Accepted tokens at most, about 2 MiB; a quarter of them from one address. Others do not pass.
 const MAX_ACCEPTED: usize = 16_384;
-/// Minimum interval between two evictions, which visit all entries.
-const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A refused token. 32 bits are enough to tell 100 tokens apart.
 #[derive(Debug)]
@@ -67,13 +65,9 @@ pub(in crate::model_services) struct RefusedTokens {
     state: Mutex<State>,
 }
 
-/// Whether it is time for an eviction. One that frees nothing is not repeated at once.
-fn is_eviction_due(evicted_at: &mut Option<Instant>, now: Instant) -> bool {
-    let is_due = evicted_at.is_none_or(|at| now.duration_since(at) >= EVICTION_INTERVAL);
-    if is_due {
-        *evicted_at = Some(now);
-    }
-    is_due
+/// Whether an accepted token passes that was used last at this time.
+fn is_recent(used_at: Instant, now: Instant) -> bool {
+    now.duration_since(used_at) < ACCEPTED_TTL
 }
 
 impl State {
@@ -94,13 +88,10 @@ impl State {
         }
         Some(window)
     }
-}
 
-impl State {
     /// Whether a token was accepted recently.
     fn is_accepted(&self, hash: u64, now: Instant) -> bool {
-        let used_at = self.accepted.get(&hash);
-        used_at.is_some_and(|used_at| now.duration_since(*used_at) < ACCEPTED_TTL)
+        self.accepted.get(&hash).is_some_and(|used_at| is_recent(*used_at, now))
     }
 
     /// Counts a token in the window of this address.
@@ -147,8 +138,8 @@ impl RefusedTokens {
         if let Some(window) = windows.get_mut(&client) {
             window.refused.retain(|known| known.hash != short(hash));
         }
-        let is_recent = |used_at: &Instant| now.duration_since(*used_at) < ACCEPTED_TTL;
-        if let Some(used_at) = accepted.get_or_insert(hash, client, now, is_recent, || now) {
+        let is_used = |used_at: &Instant| is_recent(*used_at, now);
+        if let Some(used_at) = accepted.get_or_insert(hash, client, now, is_used, || now) {
             *used_at = now;
         }
     }
