@@ -3,32 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{RoleBinding, Subject},
 };
-use kube::{
-    Resource as _,
-    api::ListParams,
-    client::Body,
-    core::{Request, Status},
-};
+use kube::api::ListParams;
 use serde::Deserialize;
 
-use super::{Cluster, ClusterError, UserInfo};
+use super::{
+    Cluster, ClusterError, UserInfo,
+    pages::{Form, Pages},
+};
 
-/// RoleBindings of a page, from the usual page to the smallest. Tenants may make each RoleBinding as
-/// large as 1.5 MiB.
-const PAGE_SIZES: [u32; 4] = [500, 50, 5, 1];
-/// The largest page of RoleBindings, in bytes.
-const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// The largest page of their metadata, in bytes. One object has up to 1.5 MiB of it, which is up to six
-/// times as much in JSON.
-const MAX_METADATA_BYTES: usize = 16 * 1024 * 1024;
-/// Pages that have to fit before the next one is larger. The number doubles with each page that does not
-/// fit.
-const MIN_FITTING_PAGES: u32 = 8;
 /// Beginning of the user names of ServiceAccounts.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
@@ -39,12 +25,9 @@ impl Cluster {
     /// A request failed.
     pub async fn namespace_names(&self) -> Result<BTreeSet<String>, ClusterError> {
         let mut names = BTreeSet::new();
-        self.list_metadata(
-            &ListParams::default(),
-            |namespace: kube::core::PartialObjectMeta<Namespace>| {
-                names.extend(namespace.metadata.name);
-            },
-        )
+        self.list_metadata::<Namespace>(&ListParams::default(), |metadata| {
+            names.extend(metadata.name);
+        })
         .await?;
         Ok(names)
     }
@@ -58,143 +41,25 @@ impl Cluster {
         &self,
         user: &UserInfo,
     ) -> Result<BTreeSet<String>, ClusterError> {
-        let (mut names, mut next, mut size) = (BTreeSet::new(), None, PageSize::default());
-        loop {
-            let page = ListParams { continue_token: next.clone(), ..ListParams::default() };
-            let found = if let Some(found) = self.binding_page(&page, &mut size).await? {
-                let is_bound = |binding: &Binding| {
-                    let namespace = binding.metadata.namespace.as_deref().unwrap_or_default();
-                    let mut subjects = binding.subjects.iter().flatten();
-                    subjects.any(|subject| is_subject(subject, user, namespace))
-                };
-                let items = found.items.into_iter().flatten().filter(is_bound).collect();
-                BindingPage { items: Some(items), ..found }
-            } else {
-                // Every namespace in it is a candidate. That gives nobody anything, because each is
-                // read as the user, and costs less than to read the page again in parts.
-                self.binding_metadata(&page, &mut size).await?
-            };
-            let items = found.items.into_iter().flatten();
-            names.extend(items.filter_map(|binding| binding.metadata.namespace));
-            next = found.metadata.continue_token.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(names);
+        let mut names = BTreeSet::new();
+        let mut pages: Pages<Binding> =
+            Pages::new::<RoleBinding>(self.client(), Form::Full, ListParams::default());
+        while let Some((bindings, is_full)) = pages.next_or_metadata().await? {
+            for Binding { metadata, subjects } in bindings {
+                let Some(namespace) = metadata.namespace else { continue };
+                let mut subjects = subjects.iter().flatten();
+                // Without subjects, every namespace is a candidate. That gives nobody anything,
+                // because each is read as the user.
+                if !is_full || subjects.any(|subject| is_subject(subject, user, &namespace)) {
+                    names.insert(namespace);
+                }
             }
         }
-    }
-
-    /// A page of RoleBindings; `None` if it is too large.
-    async fn binding_page(
-        &self,
-        page: &ListParams,
-        size: &mut PageSize,
-    ) -> Result<Option<BindingPage>, ClusterError> {
-        let page = page.clone().limit(size.limit());
-        let request = Request::new(RoleBinding::url_path(&(), None)).list(&page);
-        let found = self.limited_page(request, MAX_PAGE_BYTES).await?;
-        if found.is_some() {
-            size.fits();
-        }
-        Ok(found)
-    }
-
-    /// The metadata of the RoleBindings of a page that is too large, or of the first of them.
-    async fn binding_metadata(
-        &self,
-        page: &ListParams,
-        size: &mut PageSize,
-    ) -> Result<BindingPage, ClusterError> {
-        let mut limit = Some(size.limit());
-        while let Some(at_most) = limit {
-            let page = page.clone().limit(at_most);
-            limit = size.shrink();
-            let request = Request::new(RoleBinding::url_path(&(), None)).list_metadata(&page);
-            if let Some(found) = self.limited_page(request, MAX_METADATA_BYTES).await? {
-                return Ok(found);
-            }
-        }
-        Err(kube::Error::Service("a RoleBinding is too large".into()).into())
-    }
-
-    /// A page; `None` if it has more bytes than the limit.
-    async fn limited_page(
-        &self,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-        max_bytes: usize,
-    ) -> Result<Option<BindingPage>, ClusterError> {
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let response = self.client().send(request.map(Body::from)).await?;
-        let status = response.status();
-        let body = match Limited::new(response.into_body(), max_bytes).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return Ok(None),
-            Err(error) => return Err(kube::Error::Service(error).into()),
-        };
-        if !status.is_success() {
-            let text = String::from_utf8_lossy(&body);
-            let parsed: Option<Status> = serde_json::from_slice(&body).ok();
-            let refusal =
-                parsed.unwrap_or_else(|| Status::failure(&text, "").with_code(status.as_u16()));
-            return Err(kube::Error::Api(refusal.boxed()).into());
-        }
-        // A large page takes milliseconds.
-        let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body)).await;
-        let parsed = parsed.map_err(|error| kube::Error::Service(error.into()))?;
-        Ok(Some(parsed.map_err(kube::Error::SerdeError)?))
+        Ok(names)
     }
 }
 
-/// The size of the next page. The API server encodes a page completely before its first byte is read, so
-/// larger pages are tried rarely once one did not fit.
-#[derive(Debug)]
-struct PageSize {
-    index: usize,
-    fitting: u32,
-    min_fitting: u32,
-}
-
-impl Default for PageSize {
-    fn default() -> Self {
-        Self { index: 0, fitting: 0, min_fitting: MIN_FITTING_PAGES }
-    }
-}
-
-impl PageSize {
-    fn limit(&self) -> u32 {
-        PAGE_SIZES.get(self.index).copied().unwrap_or(1)
-    }
-
-    /// A page of this size was small enough.
-    fn fits(&mut self) {
-        self.fitting = self.fitting.saturating_add(1);
-        if self.fitting >= self.min_fitting {
-            (self.index, self.fitting) = (self.index.saturating_sub(1), 0);
-        }
-    }
-
-    /// A page of this size was too large. Returns the next smaller size; `None` if there is none.
-    fn shrink(&mut self) -> Option<u32> {
-        (self.fitting, self.min_fitting) = (0, self.min_fitting.saturating_mul(2));
-        let smaller = PAGE_SIZES.get(self.index + 1).copied()?;
-        self.index += 1;
-        Some(smaller)
-    }
-}
-
-/// A page of RoleBindings, of which nothing else is read.
-#[derive(Debug, Deserialize)]
-struct BindingPage {
-    metadata: PageMeta,
-    /// Null in an empty list of metadata.
-    items: Option<Vec<Binding>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct PageMeta {
-    #[serde(rename = "continue")]
-    continue_token: Option<String>,
-}
-
+/// What is read of a RoleBinding.
 #[derive(Debug, Deserialize)]
 struct Binding {
     metadata: BindingMeta,
@@ -230,35 +95,6 @@ mod tests {
         let namespace = namespace.map(str::to_owned);
         let (kind, name) = (kind.to_owned(), name.to_owned());
         Subject { kind, name, namespace, ..Subject::default() }
-    }
-
-    #[test]
-    fn pages_shrink_at_once_and_grow_rarely() {
-        let mut size = PageSize::default();
-        for _ in 0..100 {
-            size.fits();
-        }
-        assert_eq!(size.limit(), 500);
-        assert_eq!((size.shrink(), size.shrink()), (Some(50), Some(5)));
-        for _ in 1..32 {
-            size.fits();
-        }
-        assert_eq!(size.limit(), 5);
-        size.fits();
-        assert_eq!(size.limit(), 50);
-        assert_eq!((size.shrink(), size.shrink(), size.shrink()), (Some(5), Some(1), None));
-        assert_eq!(size.limit(), 1);
-        // Among a million objects that do not fit only a few larger pages are tried.
-        let (mut size, mut too_large) = (PageSize::default(), 0);
-        for _ in 0..1_000_000 {
-            if size.limit() > 1 {
-                size.shrink();
-                too_large += 1;
-            } else {
-                size.fits();
-            }
-        }
-        assert!(too_large < 20, "{too_large}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 use super::{
     Cluster, ClusterError,
     difference::{Compared, is_marked_suspended, same_amounts},
-    page_size,
+    pages::{Form, Pages},
 };
 
 /// How long the API server may take to enforce a new quota.
@@ -33,7 +33,7 @@ impl Cluster {
     /// A request failed; the objects passed until then are not all.
     pub async fn list_managed<K>(&self, visit: impl FnMut(K)) -> Result<(), ClusterError>
     where
-        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Compared + DeserializeOwned + Send + 'static,
     {
         self.list_labelled(WORKSPACE_LABEL, visit).await
     }
@@ -44,7 +44,7 @@ impl Cluster {
     /// As [`Self::list_managed`].
     pub async fn list_of_tenants<K>(&self, visit: impl FnMut(K)) -> Result<(), ClusterError>
     where
-        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Compared + DeserializeOwned + Send + 'static,
     {
         self.list_labelled(TENANT_LABEL, visit).await
     }
@@ -55,20 +55,14 @@ impl Cluster {
         mut visit: impl FnMut(K),
     ) -> Result<(), ClusterError>
     where
-        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Compared + DeserializeOwned + Send + 'static,
     {
-        let api: Api<K> = Api::all(self.client());
-        let all = ListParams::default().labels(label).limit(page_size::listed::<K>());
-        let mut next = None;
-        loop {
-            let params = ListParams { continue_token: next, ..all.clone() };
-            let page = api.list(&params).await?;
-            page.items.into_iter().for_each(&mut visit);
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(());
-            }
+        let selected = ListParams::default().labels(label);
+        let mut pages = Pages::new::<K>(self.client(), Form::Full, selected);
+        while let Some(page) = pages.next().await? {
+            page.into_iter().for_each(&mut visit);
         }
+        Ok(())
     }
 
     /// Whether a namespace carries the suspended label; false if it does not exist.

@@ -28,6 +28,7 @@ mod namespace_ownership;
 mod object;
 mod own_reads;
 mod page_size;
+mod pages;
 mod quantity;
 mod registry;
 mod revoke;

@@ -19,8 +19,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tenant_shared::{ROLE_BINDING_NAME, SUSPENDED_LABEL};
 
-use super::{Cluster, ClusterError, page_size};
+use super::{Cluster, ClusterError};
 
+/// RoleBindings of a page, as metadata. Each has up to 1.5 MiB, and a page is in memory as a whole.
+const PAGE_SIZE: u32 = 50;
 /// The number of list requests for RoleBindings until two in a row have to be empty.
 const MAX_ROUNDS: u32 = 500;
 /// Pause between rounds, because another API server may lag behind by as much.
@@ -114,7 +116,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, Cl
         }
         let page = ListParams { continue_token: next.take(), ..ListParams::default() };
         let is_first_page = page.continue_token.is_none();
-        let page = api.list_metadata(&page.limit(page_size::listed::<RoleBinding>())).await?;
+        let page = api.list_metadata(&page.limit(PAGE_SIZE)).await?;
         let (left, further) = (page.items, page.metadata.continue_);
         if left.is_empty() {
             empty_lists += u32::from(is_first_page);

@@ -1,13 +1,15 @@
 //! Reads of the objects of one tenant: lists by its label, and RoleBindings by name.
 
-use std::fmt::Debug;
-
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, ClusterError, page_size, revoke::segment};
+use super::{
+    Cluster, ClusterError,
+    pages::{Form, Pages},
+    revoke::segment,
+};
 
 /// RoleBindings that are read concurrently by name.
 const MAX_READS: usize = 8;
@@ -19,7 +21,7 @@ impl Cluster {
     /// A request failed.
     pub async fn list_with_label<K>(&self, label: &str, value: &str) -> Result<Vec<K>, ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
         self.list_selected(label, value, |_| true).await
     }
@@ -36,7 +38,7 @@ impl Cluster {
         keep: impl Fn(&K) -> bool,
     ) -> Result<Vec<K>, ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
         let selected = self.list_selected_within(label, value, usize::MAX, keep).await?;
         Ok(selected.unwrap_or_default())
@@ -55,10 +57,10 @@ impl Cluster {
         keep: impl Fn(&K) -> bool,
     ) -> Result<Option<Vec<K>>, ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
         let select = |object: K| keep(&object).then_some(object);
-        list_within(&Api::all(self.client()), &format!("{label}={value}"), max_others, select).await
+        list_within(self.client(), &format!("{label}={value}"), max_others, select).await
     }
 
     /// As [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
@@ -73,11 +75,11 @@ impl Cluster {
         map: impl Fn(K) -> K,
     ) -> Result<Vec<K>, ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
         let selector = format!("{label}={value}");
         let select = |object: K| Some(map(object));
-        let listed = list_within(&Api::all(self.client()), &selector, usize::MAX, select).await?;
+        let listed = list_within(self.client(), &selector, usize::MAX, select).await?;
         Ok(listed.unwrap_or_default())
     }
 
@@ -103,29 +105,26 @@ impl Cluster {
 }
 
 async fn list_within<K>(
-    api: &Api<K>,
+    client: kube::Client,
     selector: &str,
     max_others: usize,
     select: impl Fn(K) -> Option<K>,
 ) -> Result<Option<Vec<K>>, ClusterError>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
 {
-    let all = ListParams::default().labels(selector).limit(page_size::listed::<K>());
-    let (mut objects, mut others, mut next) = (Vec::new(), 0, None);
-    loop {
-        let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;
-        let (listed, kept) = (page.items.len(), objects.len());
-        objects.extend(page.items.into_iter().filter_map(&select));
+    let selected = ListParams::default().labels(selector);
+    let mut pages: Pages<K> = Pages::new::<K>(client, Form::Full, selected);
+    let (mut objects, mut others) = (Vec::new(), 0);
+    while let Some(page) = pages.next().await? {
+        let (listed, kept) = (page.len(), objects.len());
+        objects.extend(page.into_iter().filter_map(&select));
         others += listed - (objects.len() - kept);
-        next = page.metadata.continue_.filter(|token| !token.is_empty());
-        if next.is_none() {
-            return Ok(Some(objects));
-        }
-        if others > max_others {
+        if others > max_others && !pages.is_complete() {
             return Ok(None);
         }
     }
+    Ok(Some(objects))
 }
 
 #[cfg(test)]
@@ -182,9 +181,9 @@ mod tests {
 
     async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
         let server = Pages { count: pages, requests: Arc::default() };
-        let api: Api<RoleBinding> = Api::all(Client::new(server.clone(), "default"));
+        let client = Client::new(server.clone(), "default");
         let is_ours = |binding: RoleBinding| (binding.name_any() == "ours").then_some(binding);
-        let listed = list_within(&api, "a=b", max_others, is_ours).await.unwrap();
+        let listed = list_within(client, "a=b", max_others, is_ours).await.unwrap();
         (listed.map(|all| all.len()), server.requests.load(Ordering::Relaxed))
     }
 

@@ -2,15 +2,16 @@
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{
-    Api, Resource, ResourceExt as _,
+    Resource,
     api::{ListParams, ObjectMeta},
-    core::PartialObjectMeta,
 };
-use serde::de::DeserializeOwned;
 use tenant_shared::{TENANT_LABEL, TIER_LABEL, WORKSPACE_LABEL};
 use uuid::Uuid;
 
-use super::{Cluster, ClusterError, page_size};
+use super::{
+    Cluster, ClusterError,
+    pages::{Form, Metadata, Pages},
+};
 
 /// A RoleBinding that a delete request would not remove at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +29,12 @@ impl Cluster {
     /// The request failed.
     pub async fn held_bindings(&self) -> Result<Vec<HeldBinding>, ClusterError> {
         let mut held = Vec::new();
-        self.list_metadata(&ListParams::default(), |binding: PartialObjectMeta<RoleBinding>| {
-            let meta = &binding.metadata;
-            let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty())
-                || meta.owner_references.as_ref().is_some_and(|all| !all.is_empty());
-            let namespace = binding.namespace().unwrap_or_default();
+        self.list_metadata::<RoleBinding>(&ListParams::default(), |metadata| {
+            let is_held = metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty())
+                || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty());
+            let namespace = metadata.namespace.unwrap_or_default();
             if is_held && is_tenant(&namespace) {
-                held.push(HeldBinding { namespace, name: binding.name_any() });
+                held.push(HeldBinding { namespace, name: metadata.name.unwrap_or_default() });
             }
         })
         .await?;
@@ -48,15 +48,9 @@ impl Cluster {
     pub async fn namespaces_without_tier(&self) -> Result<Vec<String>, ClusterError> {
         let mut names = Vec::new();
         let selector = format!("{WORKSPACE_LABEL},!{TIER_LABEL}");
-        self.list_metadata(
-            &ListParams::default().labels(&selector),
-            |namespace: PartialObjectMeta<Namespace>| {
-                let name = namespace.name_any();
-                if is_tenant(&name) {
-                    names.push(name);
-                }
-            },
-        )
+        self.list_metadata::<Namespace>(&ListParams::default().labels(&selector), |metadata| {
+            names.extend(metadata.name.filter(|name| is_tenant(name)));
+        })
         .await?;
         Ok(names)
     }
@@ -68,13 +62,12 @@ impl Cluster {
     /// A request failed; the objects passed until then are not all.
     pub async fn list_metadata_of_tenants<K>(
         &self,
-        mut visit: impl FnMut(ObjectMeta),
+        visit: impl FnMut(ObjectMeta),
     ) -> Result<(), ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Resource<DynamicType = ()>,
     {
-        let labelled = ListParams::default().labels(TENANT_LABEL);
-        self.list_metadata(&labelled, |object: PartialObjectMeta<K>| visit(object.metadata)).await
+        self.list_metadata::<K>(&ListParams::default().labels(TENANT_LABEL), visit).await
     }
 
     /// Lists the metadata of all selected objects of a kind, page by page, and passes each to
@@ -82,23 +75,19 @@ impl Cluster {
     pub(super) async fn list_metadata<K>(
         &self,
         selected: &ListParams,
-        mut visit: impl FnMut(PartialObjectMeta<K>),
+        mut visit: impl FnMut(ObjectMeta),
     ) -> Result<(), ClusterError>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+        K: Resource<DynamicType = ()>,
     {
-        let api: Api<K> = Api::all(self.client());
-        let mut next = None;
-        loop {
-            let page = ListParams { continue_token: next, ..selected.clone() }
-                .limit(page_size::listed::<K>());
-            let page = api.list_metadata(&page).await?;
-            page.items.into_iter().for_each(&mut visit);
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(());
+        let mut pages: Pages<Metadata> =
+            Pages::new::<K>(self.client(), Form::Metadata, selected.clone());
+        while let Some(page) = pages.next().await? {
+            for object in page {
+                visit(object.metadata);
             }
         }
+        Ok(())
     }
 }
 

@@ -245,7 +245,7 @@ async fn add_suspects<K>(
     is_intact: impl Fn(&WorkspaceRow, &K) -> bool,
 ) -> Result<usize, WorkspaceError>
 where
-    K: Compared + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    K: Compared + serde::de::DeserializeOwned + Send + 'static,
 {
     let (mut seen, mut intact) = (0, BTreeSet::new());
     cluster

@@ -1,0 +1,283 @@
+//! Lists that are read page by page. A page is limited in bytes, because a tenant may make each object
+//! as large as the API server accepts.
+
+use std::marker::PhantomData;
+
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::{
+    Client, Resource,
+    api::{ListParams, ObjectMeta},
+    client::Body,
+    core::{Request, Status},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::page_size::PageSize;
+
+/// The largest page of several objects, in bytes.
+pub(super) const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// The largest page of one object, in bytes. The API server accepts 1.5 MiB for an object, which is up
+/// to six times as much in JSON.
+pub(super) const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
+
+/// What the API server sends of each object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Full,
+    /// `PartialObjectMetadata`.
+    Metadata,
+}
+
+/// An object of which only the metadata is read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) metadata: ObjectMeta,
+}
+
+/// A list, of which each object is parsed as `T`.
+pub(super) struct Pages<T> {
+    client: Client,
+    path: String,
+    form: Form,
+    selected: ListParams,
+    size: PageSize,
+    is_complete: bool,
+    items: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Pages<T> {
+    /// A list of all selected objects of a kind, in all namespaces.
+    pub(super) fn new<K>(client: Client, form: Form, selected: ListParams) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self {
+            client,
+            path: K::url_path(&(), None),
+            form,
+            selected,
+            size: PageSize::default(),
+            is_complete: false,
+            items: PhantomData,
+        }
+    }
+
+    /// The objects of the next page; `None` after the last page. A page that is too large is read
+    /// again in smaller ones.
+    ///
+    /// # Errors
+    /// A request failed, or an object is larger than [`MAX_OBJECT_BYTES`].
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<T>>, kube::Error> {
+        if self.is_complete {
+            return Ok(None);
+        }
+        loop {
+            let limit = self.size.limit();
+            let max_bytes = if limit == 1 { MAX_OBJECT_BYTES } else { MAX_PAGE_BYTES };
+            if let Some(items) = self.read(self.form, limit, max_bytes).await? {
+                self.size.fits();
+                return Ok(Some(items));
+            }
+            if self.size.shrink().is_none() {
+                return Err(kube::Error::Service("an object is too large".into()));
+            }
+        }
+    }
+
+    /// As [`Self::next`], but reads only the metadata of a page that is too large. That costs less
+    /// than to read its objects in smaller pages. The flag is true if the objects are complete.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub(super) async fn next_or_metadata(&mut self) -> Result<Option<(Vec<T>, bool)>, kube::Error> {
+        if self.is_complete {
+            return Ok(None);
+        }
+        if let Some(items) = self.read(self.form, self.size.limit(), MAX_PAGE_BYTES).await? {
+            self.size.fits();
+            return Ok(Some((items, true)));
+        }
+        let mut limit = Some(self.size.limit());
+        while let Some(at_most) = limit {
+            limit = self.size.shrink();
+            if let Some(items) = self.read(Form::Metadata, at_most, MAX_OBJECT_BYTES).await? {
+                return Ok(Some((items, false)));
+            }
+        }
+        Err(kube::Error::Service("an object is too large".into()))
+    }
+
+    /// Whether the last page was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Reads the next page, of at most `limit` objects; `None` if it has more than `max_bytes`.
+    async fn read(
+        &mut self,
+        form: Form,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<Option<Vec<T>>, kube::Error> {
+        let (request, params) =
+            (Request::new(self.path.clone()), self.selected.clone().limit(limit));
+        let request = match form {
+            Form::Full => request.list(&params),
+            Form::Metadata => request.list_metadata(&params),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let response = self.client.send(request.map(Body::from)).await?;
+        let status = response.status();
+        let body = match Limited::new(response.into_body(), max_bytes).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return Ok(None),
+            Err(error) => return Err(kube::Error::Service(error)),
+        };
+        if !status.is_success() {
+            let text = String::from_utf8_lossy(&body);
+            let parsed: Option<Status> = serde_json::from_slice(&body).ok();
+            let refusal =
+                parsed.unwrap_or_else(|| Status::failure(&text, "").with_code(status.as_u16()));
+            return Err(kube::Error::Api(refusal.boxed()));
+        }
+        // A large page takes milliseconds.
+        let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice(&body)).await;
+        let page: Page<T> = parsed
+            .map_err(|error| kube::Error::Service(error.into()))?
+            .map_err(kube::Error::SerdeError)?;
+        self.selected.continue_token =
+            page.metadata.continue_token.filter(|token| !token.is_empty());
+        self.is_complete = self.selected.continue_token.is_none();
+        Ok(Some(page.items.unwrap_or_default()))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Page<T> {
+    metadata: PageMeta,
+    /// Null in an empty list of metadata.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        sync::{Arc, Mutex},
+        task::{Context, Poll},
+    };
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Namespace;
+    use serde_json::{Value, json};
+    use tower_service::Service;
+
+    use super::*;
+
+    /// An API server whose namespaces have annotations of these sizes. The token of a page is the
+    /// number of the objects before it. Counts the requests by the form and limit of the page.
+    #[derive(Clone)]
+    struct ApiServer {
+        sizes: Arc<[usize]>,
+        requests: Arc<Mutex<Vec<(Form, usize)>>>,
+    }
+
+    impl Service<Request<Body>> for ApiServer {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<String>, Infallible>>;
+
+        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let parameter = |name: &str| -> usize {
+                let query = request.uri().query().unwrap_or_default().split('&');
+                let value =
+                    query.filter_map(|pair| pair.split_once('=')).find(|pair| pair.0 == name);
+                value.map_or(0, |pair| pair.1.parse().unwrap())
+            };
+            let accept = request.headers().get(http::header::ACCEPT);
+            let is_metadata =
+                accept.is_some_and(|it| it.to_str().unwrap().contains("PartialObjectMetadataList"));
+            let (first, limit) = (parameter("continue"), parameter("limit"));
+            let form = if is_metadata { Form::Metadata } else { Form::Full };
+            self.requests.lock().unwrap().push((form, limit));
+            let end = self.sizes.len().min(first + limit);
+            let items: Vec<Value> = (first..end)
+                .map(|number| {
+                    let padding = if is_metadata { 0 } else { self.sizes[number] };
+                    json!({"metadata": {"name": number.to_string()}, "spec": "x".repeat(padding)})
+                })
+                .collect();
+            let token = if end < self.sizes.len() { end.to_string() } else { String::new() };
+            let list = json!({"metadata": {"continue": token}, "items": items});
+            ready(Ok(Response::new(list.to_string())))
+        }
+    }
+
+    impl ApiServer {
+        fn new(sizes: impl IntoIterator<Item = usize>) -> Self {
+            Self { sizes: sizes.into_iter().collect(), requests: Arc::default() }
+        }
+
+        fn pages(&self) -> Pages<Metadata> {
+            let client = Client::new(self.clone(), "default");
+            Pages::new::<Namespace>(client, Form::Full, ListParams::default())
+        }
+
+        /// Limits of the pages that were read in a form.
+        fn limits(&self, form: Form) -> Vec<usize> {
+            let requests = self.requests.lock().unwrap();
+            requests.iter().filter(|request| request.0 == form).map(|request| request.1).collect()
+        }
+    }
+
+    fn names(objects: Vec<Metadata>) -> impl Iterator<Item = String> {
+        objects.into_iter().filter_map(|object| object.metadata.name)
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
+        let small = || std::iter::repeat_n(10, 600);
+        let server = ApiServer::new(small().chain([MAX_PAGE_BYTES / 3; 7]).chain(small()));
+        let (mut pages, mut found) = (server.pages(), Vec::new());
+        while let Some(page) = pages.next().await.unwrap() {
+            found.extend(names(page));
+        }
+        let all: Vec<String> = (0..1207).map(|number| number.to_string()).collect();
+        assert_eq!(found, all);
+        assert!(pages.is_complete() && pages.next().await.unwrap().is_none());
+        let limits = server.limits(Form::Full);
+        assert_eq!(limits[..4], [500, 500, 50, 50], "{limits:?}");
+        assert!(limits.contains(&1), "{limits:?}");
+
+        // One that is too large by itself fails the list.
+        let server = ApiServer::new([MAX_OBJECT_BYTES]);
+        let error = server.pages().next().await.err().unwrap().to_string();
+        assert!(error.contains("an object is too large"), "{error}");
+        assert_eq!(server.limits(Form::Full), [500, 50, 5, 1]);
+    }
+
+    #[tokio::test]
+    async fn metadata_replaces_a_page_that_is_too_large() {
+        let sizes = std::iter::repeat_n(10, 500).chain([MAX_PAGE_BYTES; 2]);
+        let server = ApiServer::new(sizes);
+        let (mut pages, mut found) = (server.pages(), Vec::new());
+        while let Some((page, is_full)) = pages.next_or_metadata().await.unwrap() {
+            assert_eq!(is_full, found.is_empty());
+            found.extend(names(page));
+        }
+        assert_eq!(found.len(), 502);
+        assert_eq!(server.limits(Form::Full), [500, 500]);
+        assert_eq!(server.limits(Form::Metadata), [500]);
+    }
+}
