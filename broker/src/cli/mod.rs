@@ -31,7 +31,7 @@ use crate::{
     config::{Config, Settings},
     doctor::{self, Check},
     identity::Identity,
-    install::{self, Administrator, Parameters},
+    install::{self, Administrator, Parameters, Report},
 };
 
 pub use output::print_error;
@@ -311,23 +311,26 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     {
         print_warning(&warning);
     }
-    let report = if apply {
-        let mut report = administrator.apply(&manifest).await?;
-        if let Some((file, user)) = credential {
-            let clock = Clock::system();
-            report +=
-                &administrator.write_credential(user, args.credential_days, file, &clock).await?;
-        }
-        report += &administrator.report_tenants(groups).await?;
-        report
-    } else if diff {
-        administrator.diff(&manifest).await?
-    } else {
-        administrator.uninstall().await?
-    };
-    print(&report)?;
-    let differs = diff && !report.is_empty();
-    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let mut write = |line: &str| print(line);
+    let mut report = Report::new(&mut write);
+    if diff {
+        let differences = administrator.diff(&manifest).await?;
+        print(&differences)?;
+        return Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if uninstall {
+        administrator.uninstall(&mut report).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    administrator.apply(&manifest, &mut report).await?;
+    if let Some((file, user)) = credential {
+        let clock = Clock::system();
+        let written =
+            administrator.write_credential(user, args.credential_days, file, &clock).await?;
+        print(&written)?;
+    }
+    administrator.report_tenants(groups, &mut report).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The parameters of the objects in the cluster.

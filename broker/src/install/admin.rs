@@ -3,6 +3,8 @@
 //! It deletes only objects with the label of `install`, never objects of tenants, and no definition
 //! that has objects.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,6 +19,10 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL, sanitize};
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 use crate::cluster::pem;
 
+/// Time limit to open a connection to the API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit to wait for a response. Admission webhooks delay one by up to 30 s.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// The field manager of server-side apply.
 const FIELD_MANAGER: &str = "tenant-broker-install";
 /// Every kind that this version or an earlier one installs, as group and kind, in the order of
@@ -34,6 +40,21 @@ const INSTALLED_KINDS: [(&str, &str); 10] = [
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
 ];
+
+/// Takes each line of a report as soon as its object is done.
+pub struct Report<'a>(&'a mut (dyn FnMut(&str) -> anyhow::Result<()> + Send));
+
+impl<'a> Report<'a> {
+    /// A report whose lines, each with its line feed, are passed to `write`.
+    pub fn new(write: &'a mut (dyn FnMut(&str) -> anyhow::Result<()> + Send)) -> Self {
+        Self(write)
+    }
+
+    /// Adds a line. Names of objects in it may have line feeds and control characters.
+    pub(super) fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        (self.0)(&(sanitize(text) + "\n"))
+    }
+}
 
 /// A connection to the cluster with an administrator's credential.
 pub struct Administrator {
@@ -65,9 +86,12 @@ impl Administrator {
             )?,
         };
         let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .context("cannot use the administrator's kubeconfig")?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.write_timeout = Some(READ_TIMEOUT);
         let cluster = cluster_entry(&config)?;
         let client =
             Client::try_from(config).context("cannot prepare the connection to the cluster")?;
@@ -80,13 +104,16 @@ impl Administrator {
 
     /// Creates missing objects, changes those that differ, and deletes those of an earlier run that
     /// are not in this manifest, except for definitions that have objects. Leaves objects out whose
-    /// kind the API server does not serve. Returns a line for each object.
+    /// kind the API server does not serve. Reports a line for each object.
     ///
     /// # Errors
     /// A definition belongs to another program, or the API server refuses. Objects that were
     /// already applied stay; applying again continues.
-    pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
-        let (objects, mut report) = self.served_objects(objects(yaml)?).await?;
+    pub async fn apply(&self, yaml: &str, report: &mut Report<'_>) -> anyhow::Result<()> {
+        let (objects, left_out) = self.served_objects(objects(yaml)?).await?;
+        for line in left_out {
+            report.line(&line)?;
+        }
         self.check_definitions(&objects).await?;
         for object in &objects {
             let before = self.get(object).await?;
@@ -100,15 +127,15 @@ impl Administrator {
                 }
                 Some(_) => "changed",
             };
-            push_line(&mut report, &format!("{} {result}", title(object)));
+            report.line(&format!("{} {result}", title(object)))?;
         }
         for old in self.installed_objects().await? {
             if !objects.iter().any(|object| title(object) == title(&old)) {
                 let line = self.remove(&old, ": no longer part of the installation").await?;
-                push_line(&mut report, &line);
+                report.line(&line)?;
             }
         }
-        Ok(report)
+        Ok(())
     }
 
     /// The changes that [`Administrator::apply`] would make, as a unified diff; empty if there are
@@ -135,16 +162,15 @@ impl Administrator {
         Ok(report)
     }
 
-    /// Deletes all installed objects, except for definitions that have objects. Returns a line for
+    /// Deletes all installed objects, except for definitions that have objects. Reports a line for
     /// each object, and those with the numbers of tenants' namespaces, which stay.
     ///
     /// # Errors
     /// The API server refuses; running it again continues.
-    pub async fn uninstall(&self) -> anyhow::Result<String> {
-        let mut report = String::new();
+    pub async fn uninstall(&self, report: &mut Report<'_>) -> anyhow::Result<()> {
         for object in self.installed_objects().await? {
             let line = self.remove(&object, "").await?;
-            push_line(&mut report, &line);
+            report.line(&line)?;
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
         for selector in [WORKSPACE_LABEL, TENANT_LABEL] {
@@ -153,19 +179,16 @@ impl Administrator {
                 .await
                 .context("cannot count the tenants' namespaces")?;
             if !namespaces.items.is_empty() {
-                push_line(
-                    &mut report,
-                    &format!(
-                        "{} namespaces of tenants stay, with everything in them. No policy protects \
-                         them any more: tenants may now create tokens that never expire and give \
-                         others access \
-                         (kubectl get namespaces -l {selector})",
-                        namespaces.items.len()
-                    ),
-                );
+                report.line(&format!(
+                    "{} namespaces of tenants stay, with everything in them. No policy protects \
+                     them any more: tenants may now create tokens that never expire and give \
+                     others access \
+                     (kubectl get namespaces -l {selector})",
+                    namespaces.items.len()
+                ))?;
             }
         }
-        Ok(report)
+        Ok(())
     }
 
     pub(super) fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
@@ -255,12 +278,6 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
     Ok(entry)
 }
 
-/// Adds a line to a report. Names of objects in it may have line feeds and control characters.
-pub(super) fn push_line(report: &mut String, text: &str) {
-    report.push_str(&sanitize(text));
-    report.push('\n');
-}
-
 /// Whether the object defines a kind.
 pub(super) fn is_definition(object: &DynamicObject) -> bool {
     object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
@@ -327,8 +344,12 @@ mod tests {
 
     #[test]
     fn a_name_cannot_break_the_report() {
-        let mut report = String::new();
-        push_line(&mut report, "ClusterRole a\u{1b}[2J\u{202e}b\nx deleted");
-        assert_eq!(report, "ClusterRole a [2J b x deleted\n");
+        let mut text = String::new();
+        let mut write = |line: &str| {
+            text += line;
+            Ok(())
+        };
+        Report::new(&mut write).line("ClusterRole a\u{1b}[2J\u{202e}b\nx deleted").unwrap();
+        assert_eq!(text, "ClusterRole a [2J b x deleted\n");
     }
 }

@@ -56,7 +56,7 @@ use crate::{
     tier::{HostSuffix, Tiers},
 };
 
-pub use admin::Administrator;
+pub use admin::{Administrator, Report};
 pub use flow_schema::flow_schemas;
 pub use model_roles::{
     MODEL_ROLES, desired_model_roles, grants_the_same, missing_model_rights, model_roles,

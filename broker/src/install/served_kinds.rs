@@ -5,7 +5,7 @@ use kube::api::DynamicObject;
 
 use super::{
     Administrator,
-    admin::{push_line, title},
+    admin::title,
     direct_namespaces::{API_VERSION, POLICIES},
 };
 
@@ -20,24 +20,20 @@ impl Administrator {
     pub(super) async fn served_objects(
         &self,
         objects: Vec<DynamicObject>,
-    ) -> anyhow::Result<(Vec<DynamicObject>, String)> {
-        let mut report = String::new();
+    ) -> anyhow::Result<(Vec<DynamicObject>, Vec<String>)> {
         if !objects.iter().any(is_mutation) || self.serves_mutation().await? {
-            return Ok((objects, report));
+            return Ok((objects, Vec::new()));
         }
         let (left_out, served): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_mutation);
-        for object in &left_out {
-            push_line(
-                &mut report,
-                &format!(
-                    "{} left out, because the API server does not serve this kind as v1 (Kubernetes \
-                     1.36 does): namespaces that owners create need the labels \
-                     tenant-broker.io/tenant and pod-security.kubernetes.io/enforce",
-                    title(object)
-                ),
-            );
-        }
-        Ok((served, report))
+        let line = |object| {
+            format!(
+                "{} left out, because the API server does not serve this kind as v1 (Kubernetes \
+                 1.36 does): namespaces that owners create need the labels \
+                 tenant-broker.io/tenant and pod-security.kubernetes.io/enforce",
+                title(object)
+            )
+        };
+        Ok((served, left_out.iter().map(line).collect()))
     }
 
     async fn serves_mutation(&self) -> anyhow::Result<bool> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
-    admin::{is_definition, push_line, title},
+    admin::{Report, is_definition, title},
 };
 use crate::tenant::{ApiGroup, Fault, Tenant};
 
@@ -71,8 +71,12 @@ impl Administrator {
     ///
     /// # Errors
     /// The API server refuses.
-    pub async fn report_tenants(&self, groups: &[ApiGroup]) -> anyhow::Result<String> {
-        let (mut report, mut found) = (String::new(), 0_usize);
+    pub async fn report_tenants(
+        &self,
+        groups: &[ApiGroup],
+        report: &mut Report<'_>,
+    ) -> anyhow::Result<()> {
+        let mut found = 0_usize;
         for group in groups {
             let kind = GroupVersionKind::gvk(group.name(), group.version(), "Tenant");
             let resource = ApiResource::from_gvk(&kind);
@@ -89,7 +93,7 @@ impl Administrator {
                     for fault in faults(name, tenant) {
                         found += 1;
                         if found <= MAX_FAULT_LINES {
-                            push_line(&mut report, &line(*group, name, &fault));
+                            report.line(&line(*group, name, &fault))?;
                         }
                     }
                 }
@@ -101,9 +105,9 @@ impl Administrator {
         }
         if found > MAX_FAULT_LINES {
             let more = found - MAX_FAULT_LINES;
-            push_line(&mut report, &format!("Tenants break rules in {more} more fields"));
+            report.line(&format!("Tenants break rules in {more} more fields"))?;
         }
-        Ok(report)
+        Ok(())
     }
 
     /// How many objects a definition has.

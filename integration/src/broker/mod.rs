@@ -26,7 +26,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time limit for the drain after SIGTERM; the broker's own limit is 20 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of one command of the broker's program.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 /// Number of attempts with other ports.
 const MAX_PORT_ATTEMPTS: u32 = 5;
 /// Paths where packages install libfaketime, by architecture.
