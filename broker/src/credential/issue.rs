@@ -146,7 +146,7 @@ impl Credentials {
         let new = secrets::NewSecret { name: name.clone(), workspace_id, now_ms };
         if !self.ledger.reserve_secret(new).await? {
             tracing::warn!(
-                workspace = %workspace_id,
+                workspace_id = %workspace_id,
                 "token not bound to a Secret: the workspace has too many"
             );
             return Ok(None);
@@ -155,7 +155,7 @@ impl Credentials {
             Ok(secret) => Ok(Some(secret)),
             Err(error @ (ClusterError::Refused(_) | ClusterError::Conflict(_))) => {
                 tracing::warn!(
-                    workspace = %workspace_id, error = error_chain(&error),
+                    workspace_id = %workspace_id, error = error_chain(&error),
                     "token not bound to a Secret: the quota is used up, or the right is missing"
                 );
                 Ok(None)

@@ -80,7 +80,7 @@ impl Credentials {
             Err(error) => error,
         };
         tracing::warn!(
-            workspace = %due.workspace_id, secret = due.name, error = error_chain(&error),
+            workspace_id = %due.workspace_id, secret = due.name, error = error_chain(&error),
             "cannot delete the Secret of a token"
         );
         if let Some(credential_id) = &due.revoked {

@@ -119,11 +119,11 @@ impl TenantController {
         let reason = Some(format!("tenant {} no longer names them", row.name));
         match Box::pin(self.workspaces.leave(membership, reason)).await {
             Ok(_) => tracing::info!(
-                tenant = %row.name, workspace = %membership,
+                tenant = %row.name, workspace_id = %membership,
                 "membership ended, because the Tenant no longer names the person"
             ),
             Err(error) => tracing::warn!(
-                tenant = %row.name, workspace = %membership, error = error_chain(&error),
+                tenant = %row.name, workspace_id = %membership, error = error_chain(&error),
                 "a membership whose person the Tenant no longer names could not be ended"
             ),
         }

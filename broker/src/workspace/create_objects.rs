@@ -30,7 +30,7 @@ impl Workspaces {
                 _ => create_object(cluster, &object, tier).await?,
             };
             tracing::debug!(
-                workspace = %workspace.id, kind = outcome.kind, created = outcome.created,
+                workspace_id = %workspace.id, kind = outcome.kind, created = outcome.created,
                 "object exists"
             );
             match object {

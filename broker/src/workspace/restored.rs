@@ -227,7 +227,7 @@ impl Workspaces {
         };
         self.advance_and_record(workspace, Event::Suspend, event).await?;
         tracing::warn!(
-            workspace = %workspace.id, namespace = workspace.k8s_namespace,
+            workspace_id = %workspace.id, namespace = workspace.k8s_namespace,
             "a restored workspace stays suspended, because its namespace is"
         );
         Ok(())

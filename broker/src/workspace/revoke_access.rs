@@ -185,7 +185,7 @@ impl Workspaces {
                     && let Err(error) = store::set_namespace_uid(&self.db, workspace, uid).await
                 {
                     tracing::warn!(
-                        workspace = %workspace.id, error = error_chain(&error),
+                        workspace_id = %workspace.id, error = error_chain(&error),
                         "cannot record the uid of the namespace"
                     );
                 }
@@ -280,7 +280,7 @@ impl Workspaces {
         if let Some((step, error)) = tried.failure() {
             self.metrics.suspension_step_failed(step, error.cause());
             tracing::error!(
-                workspace = %workspace.id, namespace = workspace.k8s_namespace, step,
+                workspace_id = %workspace.id, namespace = workspace.k8s_namespace, step,
                 error = error_chain(error),
                 "a step of a suspension is open"
             );

@@ -84,7 +84,7 @@ impl Workspaces {
             Ok(Ok(())) => {
                 self.metrics.sweep_attempt(status, SweepOutcome::Done);
                 tracing::info!(
-                    workspace = %workspace.id, was = status.as_str(), "sweep finished a workspace"
+                    workspace_id = %workspace.id, was = status.as_str(), "sweep finished a workspace"
                 );
                 return Ok(true);
             }
@@ -95,7 +95,7 @@ impl Workspaces {
         let open_steps = steps.open_steps(workspace.kind(), status);
         let rest = work::backoff_ms(status, workspace.sweep_attempts);
         tracing::warn!(
-            workspace = %workspace.id, status = status.as_str(), open_steps, error,
+            workspace_id = %workspace.id, status = status.as_str(), open_steps, error,
             attempts = workspace.sweep_attempts, again_in_ms = rest,
             "sweep could not finish a workspace"
         );

@@ -79,7 +79,6 @@ const FIELDS: &[(&str, &str)] = &[
     ("what", "how an object differs from its desired state"),
     ("why", "why a permission allows an escape"),
     ("workload", "name of the issuer of a machine's token: `[workloads.NAME]`"),
-    ("workspace", "identifier of the workspace"),
     ("workspace_id", "identifier of the workspace"),
 ];
 

@@ -199,7 +199,7 @@ async fn store_verdict(
             Err(TokenError::Grant("the sign-in provider ended this session; sign in again"))
         }
         ProviderVerdict::Unknown(cause) => {
-            tracing::warn!(connector = %grant.connector, cause, "asking the sign-in provider failed");
+            tracing::warn!(connector = %grant.connector, error = cause, "asking the sign-in provider failed");
             record_field(Field::Cause, cause);
             if now - grant.checked_at <= outage_ms { Ok(()) } else { Err(TokenError::Provider) }
         }

@@ -47,11 +47,10 @@ impl MappedUser {
     /// Writes a log line if groups were left out.
     pub(super) fn warn_of_groups_left_out(&self, connector: &str, user_id: Uuid) {
         if let Some(left_out) = self.groups_left_out {
-            let cause = left_out.to_string();
             tracing::warn!(
                 connector,
                 subject_user_id = %user_id,
-                cause,
+                error = %left_out,
                 "no group of a person was taken over from the sign-in provider"
             );
         }

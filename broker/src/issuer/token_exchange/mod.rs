@@ -179,7 +179,11 @@ async fn admit(
                 continue;
             }
             Err(VerificationError::Unavailable(cause)) => {
-                tracing::warn!(workload = name, cause, "fetching the keys of the issuer failed");
+                tracing::warn!(
+                    workload = name,
+                    error = cause,
+                    "fetching the keys of the issuer failed"
+                );
                 return Err(TokenError::Provider);
             }
         };

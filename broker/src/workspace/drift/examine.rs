@@ -72,7 +72,7 @@ impl Workspaces {
         }
         let Some(tier) = self.tiers.get(&workspace.tier) else {
             let tier = &workspace.tier;
-            tracing::warn!(workspace = %id, tier, "the tier is no longer configured");
+            tracing::warn!(workspace_id = %id, tier, "the tier is no longer configured");
             return Ok(());
         };
         let wanted = objects::desired(id, &workspace.k8s_namespace, &workspace.tier, tier);

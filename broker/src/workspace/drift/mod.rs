@@ -65,7 +65,7 @@ impl Workspaces {
         while let Some((id, result)) = examined.next().await {
             if let Err(error) = result {
                 tracing::warn!(
-                    workspace = %id, error = error_chain(&error), "drift detection failed"
+                    workspace_id = %id, error = error_chain(&error), "drift detection failed"
                 );
                 failed = Some(error);
             }

@@ -66,7 +66,7 @@ impl Workspaces {
                 let (kind, what) = (finding.kind, finding.difference.text());
                 let event = entry(Action::DriftFound, workspace.id, format!("{kind} {what}"));
                 audit::record(&mut tx, &self.clock, event).await?;
-                tracing::warn!(workspace = %workspace.id, kind, what, "drift found");
+                tracing::warn!(workspace_id = %workspace.id, kind, what, "drift found");
                 counted.push(*finding);
             }
         }
@@ -114,7 +114,7 @@ impl Workspaces {
             let (kind, what) = (finding.kind, finding.difference.text());
             let event = entry(Action::DriftRepaired, workspace.id, format!("{kind} {what}"));
             audit::record(tx, &self.clock, event).await?;
-            tracing::info!(workspace = %workspace.id, kind, what, "drift repaired");
+            tracing::info!(workspace_id = %workspace.id, kind, what, "drift repaired");
             self.metrics.drift_repaired(finding.kind, finding.difference.as_str());
         }
         Ok(())

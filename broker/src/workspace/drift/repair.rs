@@ -52,7 +52,7 @@ impl Workspaces {
             if let Err(error) = self.repair_one(workspace, &repair).await {
                 let kind = repair.finding.kind;
                 tracing::warn!(
-                    workspace = %workspace.id, kind, error = error_chain(&error),
+                    workspace_id = %workspace.id, kind, error = error_chain(&error),
                     "drift repair failed"
                 );
                 failed = Some(error);

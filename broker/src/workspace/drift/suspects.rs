@@ -66,7 +66,7 @@ impl Workspaces {
                     }
                     Err(error) => {
                         tracing::warn!(
-                            workspace = %workspace.id, error = error_chain(&error),
+                            workspace_id = %workspace.id, error = error_chain(&error),
                             "drift detection skips a workspace"
                         );
                     }

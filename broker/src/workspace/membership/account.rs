@@ -26,7 +26,7 @@ impl Workspaces {
             _ => cluster.create_or_verify(&account).await?,
         };
         tracing::debug!(
-            workspace = %workspace.id, kind = made.kind, created = made.created, "object exists"
+            workspace_id = %workspace.id, kind = made.kind, created = made.created, "object exists"
         );
         Ok(ObjectUids { namespace, service_account: made.uid })
     }
