@@ -17,6 +17,7 @@
 //! | `namespaces` | the namespaces that the caller may read |
 //! | `models`, `inference` | the models of a namespace, and their conversion to the wire |
 //! | `lenient`, `known_keys` | how objects are read: odd values are empty, and what is not used is skipped |
+//! | `model_url` | URLs of models, as their owners write them |
 //! | `endpoint`, `token` | URL and token Secret of a model |
 //! | `distribution` | the Llama Stack of a namespace |
 //! | `failure` | failures with their HTTP status |
@@ -36,6 +37,7 @@ mod kubernetes_token;
 mod lenient;
 mod limits;
 mod list;
+mod model_url;
 mod models;
 mod namespaces;
 mod refusal_rows;

@@ -5,27 +5,27 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer, de::SeqAccess, ser::SerializeStruct as _};
 use tenant_shared::{AAModel, AAModelStatus, SaToken};
-use url::Url;
 
 use super::{
     known_keys::{
         DESCRIPTION, DISPLAY_NAME, KnownKeys, RUNTIME_NAME, RUNTIME_PROTOCOL, RUNTIME_VERSION,
         USE_CASE,
     },
-    lenient::{Lenient, for_each, lenient_objects, read},
+    lenient::{
+        Lenient, MAX_NAME_BYTES, MAX_URL_BYTES, for_each, lenient_objects, read, read_at_most,
+    },
+    model_url::{has_same_host, is_cluster_local},
 };
 
 /// What serves an LLMInferenceService, which names no ServingRuntime.
 const LLM_RUNTIME: &str = "Distributed inference with llm-d";
 const LLM_PROTOCOL: &str = "REST";
-/// Domain of addresses inside of the cluster.
-const CLUSTER_LOCAL: &str = ".svc.cluster.local";
 
 /// Metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ObjectMeta {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     pub(super) name: String,
     #[serde(deserialize_with = "read")]
     pub(super) uid: String,
@@ -107,7 +107,7 @@ struct Predictor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PredictorModel {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     runtime: String,
 }
 
@@ -133,7 +133,7 @@ struct LlmInferenceServiceSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct LlmModel {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     name: String,
 }
 
@@ -141,7 +141,7 @@ struct LlmModel {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ModelStatus {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     url: String,
     #[serde(deserialize_with = "read")]
     address: Address,
@@ -154,9 +154,9 @@ struct ModelStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Address {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     name: String,
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     url: String,
 }
 
@@ -261,9 +261,8 @@ impl ModelStatus {
     /// The URLs on the wire: the internal one, then `status.url` if it leads elsewhere.
     fn endpoints(&self, internal: &str) -> Vec<String> {
         let external = self.url.as_str();
-        let is_internal = external == internal
-            || is_cluster_local(external)
-            || host(external).is_some_and(|it| host(internal) == Some(it));
+        let is_internal =
+            external == internal || is_cluster_local(external) || has_same_host(external, internal);
         let mut endpoints = Vec::new();
         if !internal.is_empty() {
             endpoints.push(format!("internal: {internal}"));
@@ -273,16 +272,6 @@ impl ModelStatus {
         }
         endpoints
     }
-}
-
-/// Host of a URL in lower case, without a final dot.
-fn host(url: &str) -> Option<String> {
-    let url = Url::parse(url).ok()?;
-    Some(url.host_str()?.trim_end_matches('.').to_ascii_lowercase())
-}
-
-fn is_cluster_local(url: &str) -> bool {
-    host(url).is_some_and(|host| host.ends_with(CLUSTER_LOCAL))
 }
 
 /// The models of a namespace. Each is converted to the wire only while it is serialized, because all
