@@ -8,6 +8,7 @@ use super::{
     known_keys::ENABLE_AUTH,
     lenient::{lenient_objects, read},
     model_url,
+    owners::OwnedMeta,
 };
 
 /// The port on which a model serves if its Service names none.
@@ -50,7 +51,7 @@ pub(super) fn has_placeholder(text: &str) -> bool {
 #[serde(default)]
 pub(super) struct Service {
     #[serde(deserialize_with = "read")]
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: OwnedMeta,
     #[serde(deserialize_with = "read")]
     spec: ServiceSpec,
 }
@@ -107,7 +108,8 @@ pub(super) fn service_selectors(model: &str) -> Option<[String; 2]> {
 pub(super) fn choose_service(services: Vec<Service>, uid: &str, url: &str) -> Option<Service> {
     let host = model_url::parse(url).and_then(|url| url.host_str().map(str::to_owned));
     let name = host.as_deref().and_then(|host| host.split('.').next());
-    services.into_iter().filter(|service| service.metadata.is_owned_by(uid)).min_by_key(|service| {
+    let owned = services.into_iter().filter(|service| service.metadata.is_owned_by_uid(uid));
+    owned.min_by_key(|service| {
         let other = Some(service.metadata.name.as_str()) != name;
         (other, service.metadata.name.clone())
     })

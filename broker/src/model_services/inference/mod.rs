@@ -23,7 +23,7 @@ const LLM_PROTOCOL: &str = "REST";
 
 /// Metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default)]
 pub(super) struct ObjectMeta {
     #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     pub(super) name: String,
@@ -33,19 +33,12 @@ pub(super) struct ObjectMeta {
     pub(super) labels: KnownKeys,
     #[serde(deserialize_with = "read")]
     pub(super) annotations: KnownKeys,
-    #[serde(deserialize_with = "read")]
-    pub(super) owner_references: Vec<OwnerReference>,
 }
 
 impl ObjectMeta {
     /// Value of a known annotation; empty if it is not there.
     pub(super) fn annotation(&self, key: &str) -> &str {
         self.annotations.get(key).unwrap_or_default()
-    }
-
-    /// Whether an object with this uid owns the object.
-    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
-        !uid.is_empty() && self.owner_references.iter().any(|owner| owner.uid == uid)
     }
 
     /// The name that people see: an annotation, otherwise the object's name.
@@ -57,20 +50,8 @@ impl ObjectMeta {
     }
 }
 
-/// Reference to the owner of an object.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct OwnerReference {
-    #[serde(deserialize_with = "read")]
-    pub(super) kind: String,
-    #[serde(deserialize_with = "read")]
-    pub(super) name: String,
-    #[serde(deserialize_with = "read")]
-    pub(super) uid: String,
-}
-
 /// An object of which only the metadata is read (`PartialObjectMetadata`): a ServingRuntime, a
-/// ServiceAccount, a Secret.
+/// Secret, a namespace.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ObjectMetadata {
@@ -209,7 +190,6 @@ impl Lenient for Readiness {
 
 lenient_objects!(
     ObjectMeta,
-    OwnerReference,
     ObjectMetadata,
     InferenceService,
     InferenceServiceSpec,
