@@ -13,6 +13,7 @@ use super::{
         ask::Sender,
         caller::ApiCaller,
         failure::{Failure, quoted},
+        known_keys::beginning,
         limits::ChangeKey,
     },
     failed::{Failed, run_to_end},
@@ -37,6 +38,9 @@ pub(super) struct Recorder {
     has_begun: bool,
 }
 
+/// Maximum length of what is changed in a row about a refusal or failure, in bytes. The names of 50
+/// models have 12 KiB, and a refusal costs its caller nothing. The row of a change has all of them.
+const MAX_REFUSED_BYTES: usize = 1024;
 /// The user in rows about a caller whom the API server does not name.
 const UNKNOWN_USER: &str = "unknown";
 
@@ -163,6 +167,14 @@ impl ModelServices {
     }
 }
 
+/// What is changed, in a row about a refusal or failure.
+fn shortened(what: &str) -> String {
+    match beginning(what, MAX_REFUSED_BYTES) {
+        all if all.len() == what.len() => what.to_owned(),
+        cut => format!("{cut}…"),
+    }
+}
+
 /// The reason of a row, with the number of rows that were omitted before it.
 fn with_omitted(reason: String, omitted: u64) -> String {
     match omitted {
@@ -229,7 +241,8 @@ impl Recorder {
         };
         let status = failure.status().as_u16();
         let left = left.map_or_else(String::new, |left| format!("; {left}"));
-        let reason = with_omitted(format!("{}: {status} {why}{left}", self.what), omitted);
+        let what = shortened(&self.what);
+        let reason = with_omitted(format!("{what}: {status} {why}{left}"), omitted);
         let event = Event { outcome, reason: Some(reason), ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
@@ -242,5 +255,24 @@ impl Recorder {
         audit::record_in_own_tx(&services.db, &services.clock, event)
             .await
             .map_err(|error| ApiError::storage(&error).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_of_a_refusal_has_the_first_names() {
+        let names: Vec<String> =
+            (0..50).map(|number| format!("{number}{}", "é".repeat(125))).collect();
+        let what = format!("namespace ns, lsd, models {}", names.join(", "));
+        let short = shortened(&what);
+        assert!(
+            short.len() <= MAX_REFUSED_BYTES + '…'.len_utf8() && short.ends_with('…'),
+            "{short}"
+        );
+        assert!(what.starts_with(short.trim_end_matches('…')));
+        assert_eq!(shortened("namespace ns, lsd, models a, b"), "namespace ns, lsd, models a, b");
     }
 }
