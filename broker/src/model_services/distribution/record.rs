@@ -6,6 +6,7 @@
 use std::{convert::Infallible, time::Instant};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::Value;
 
 use super::{
     super::{
@@ -67,7 +68,7 @@ impl InNamespace {
                     Ok(user) => (quoted(&user.user), None),
                     Err(failure) => (UNKNOWN_USER.to_owned(), Some(failure)),
                 };
-                let what = by_user(&user, &what);
+                let what = by_user(failure.is_none().then_some(user.as_str()), &what);
                 let recorder = of(Event::success(action), what, ChangeKey::KubernetesUser(user));
                 match failure {
                     None => Ok(recorder),
@@ -107,7 +108,10 @@ async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
     }
 }
 
-fn by_user(user: &str, what: &str) -> String {
+/// What a Kubernetes user changes, or somebody whom the API server does not name. The name is a JSON
+/// string, because webhooks and providers choose it, and it could look like what follows it.
+fn by_user(user: Option<&str>, what: &str) -> String {
+    let user = user.map_or_else(|| UNKNOWN_USER.to_owned(), |user| Value::from(user).to_string());
     format!("Kubernetes user {user}, {what}")
 }
 
@@ -145,7 +149,7 @@ impl ModelServices {
             ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
                 let user = self.user_of(caller).await;
-                (Event::success(action), by_user(user.as_deref().unwrap_or(UNKNOWN_USER), &what))
+                (Event::success(action), by_user(user.as_deref(), &what))
             }
         };
         let reason = format!("{what}: {} {}", failure.status().as_u16(), failure.message());
@@ -261,6 +265,16 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_user_cannot_look_like_a_place() {
+        assert_eq!(by_user(Some("reg"), "namespace ns"), r#"Kubernetes user "reg", namespace ns"#);
+        assert_eq!(by_user(None, "namespace ns"), "Kubernetes user unknown, namespace ns");
+        assert_eq!(
+            by_user(Some(r#"a", namespace b, "c"#), "namespace ns"),
+            r#"Kubernetes user "a\", namespace b, \"c", namespace ns"#
+        );
+    }
 
     #[test]
     fn the_row_of_a_refusal_has_the_first_names() {
