@@ -65,6 +65,8 @@ impl InNamespace {
         }
         let models = self.resolve(names).await?;
         let run_yaml = run_yaml(&models)?;
+        // The text, and the ConfigMap, in which quotation marks take two bytes more.
+        self.asker().keep(run_yaml.len() * 4)?;
         Ok(Planned { models, run_yaml })
     }
 

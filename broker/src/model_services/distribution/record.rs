@@ -81,11 +81,12 @@ impl InNamespace {
 
 impl InNamespace {
     /// Runs the reads of a change beside the review of the caller's right to it, a verb and the name of
-    /// the distribution. Then counts the change, which is about to begin.
+    /// the distribution. Then reserves the memory of its writes, and counts the change, which is about to
+    /// begin.
     ///
     /// # Errors
-    /// The caller has no such right, which is the failure also if the reads fail; the reads failed; the
-    /// user made too many changes, or there were too many in the namespace.
+    /// The caller has no such right, which is the failure also if the reads fail; the reads failed; there
+    /// is not enough memory; the user made too many changes, or there were too many in the namespace.
     pub(super) async fn admit_change<T>(
         &self,
         recorder: &Recorder,
@@ -95,6 +96,7 @@ impl InNamespace {
         let reads = async { Ok(reads.await) };
         let ((), found) = tokio::try_join!(self.require_right(verb, name), reads)?;
         let found = found?;
+        self.asker().reserve_writes()?;
         recorder.count_change()?;
         Ok(found)
     }
