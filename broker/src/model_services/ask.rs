@@ -21,9 +21,7 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{
-        KeptMemory, RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit,
-    },
+    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, Searches, TokenPermit},
     time_limit::TimeLimit,
 };
 use crate::{
@@ -349,7 +347,7 @@ impl Asker {
     }
 
     /// The searches for candidate namespaces that the request may run.
-    pub(super) fn searches(&self) -> &RequestCalls {
+    pub(super) fn searches(&self) -> &Searches {
         &self.limits.searches
     }
 
