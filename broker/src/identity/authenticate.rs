@@ -97,6 +97,12 @@ impl Identity {
         presented.is_some_and(|secret| self.secret_cache.contains(secret.hash(), Instant::now()))
     }
 
+    /// Whether a credential was valid recently. As [`Self::presents_cached_secret`], this authenticates
+    /// nobody.
+    pub(crate) fn is_cached(&self, presented: &PresentedCredential) -> bool {
+        self.secret_cache.contains(presented.hash(), Instant::now())
+    }
+
     /// Authenticates the user or machine of a credential, with a token of any scope, for the
     /// gateway.
     ///

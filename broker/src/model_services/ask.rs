@@ -2,7 +2,7 @@
 //! nothing of the client's request is copied into it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,9 +21,7 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{
-        KeptMemory, RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit,
-    },
+    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, Searches, TokenPermit},
     time_limit::TimeLimit,
 };
 use crate::{
@@ -79,6 +77,8 @@ pub(super) struct Asker {
     held: Mutex<Vec<Reservation>>,
     /// Memory of what is kept of small answers, until the request ends.
     kept: Mutex<KeptMemory>,
+    /// Memory of the answers to writes, which are sent one after the other, until the request ends.
+    writes: OnceLock<Reservation>,
 }
 
 /// A call.
@@ -91,8 +91,8 @@ pub(super) struct Call {
     body: Bytes,
     timeout: Duration,
     max_bytes: usize,
-    /// Whether memory for the largest answer is reserved before the call is sent.
-    is_reserved: bool,
+    /// Whether it is a write, which is sent only if there is memory for the largest answer.
+    is_write: bool,
 }
 
 impl Call {
@@ -106,7 +106,7 @@ impl Call {
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
             max_bytes: MAX_ANSWER_BYTES,
-            is_reserved: false,
+            is_write: false,
         }
     }
 
@@ -120,18 +120,17 @@ impl Call {
         Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
     }
 
-    /// The creation of an object. It is sent only if there is memory for the answer.
+    /// The creation of an object.
     pub(super) fn create(
         kind: CallKind,
         path_and_query: impl Into<String>,
         object: &Value,
     ) -> Self {
         let call = Self::review(kind, path_and_query, object);
-        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_reserved: true, ..call }
+        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_write: true, ..call }
     }
 
-    /// The deletion of an object with these `Preconditions`. It is sent only if there is memory for
-    /// the answer.
+    /// The deletion of an object with these `Preconditions`.
     pub(super) fn delete(kind: CallKind, path: impl Into<String>, preconditions: &Value) -> Self {
         let options = serde_json::json!({
             "apiVersion": "v1",
@@ -287,7 +286,8 @@ impl Asker {
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
         let kept = Mutex::new(limits.memory.keep());
-        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default(), kept }
+        let (held, writes) = (Mutex::default(), OnceLock::new());
+        Self { services, sender, info, limits, time_limit, calls, held, kept, writes }
     }
 
     /// The part of a session's request that is in another namespace of its workspace. It has the
@@ -303,6 +303,7 @@ impl Asker {
             calls: Arc::clone(&self.calls),
             held: Mutex::default(),
             kept: Mutex::new(self.limits.memory.keep()),
+            writes: OnceLock::new(),
         })
     }
 
@@ -328,8 +329,25 @@ impl Asker {
         if kept.keep(bytes) { Ok(()) } else { Err(too_many_answers()) }
     }
 
+    /// Reserves memory for the answers to the writes of a change. So no write of a change that has begun
+    /// fails for want of memory, nor one that takes it back. The lists of the request are evaluated, so
+    /// their memory is free.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub(super) fn reserve_writes(&self) -> Result<(), Failure> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut memory = self.limits.memory.reserve();
+        if !memory.grow_to(MAX_WRITE_ANSWER_BYTES) {
+            return Err(too_many_answers());
+        }
+        // If there is a reservation already, that one is used.
+        let _ = self.writes.set(memory);
+        Ok(())
+    }
+
     /// The searches for candidate namespaces that the request may run.
-    pub(super) fn searches(&self) -> &RequestCalls {
+    pub(super) fn searches(&self) -> &Searches {
         &self.limits.searches
     }
 
@@ -401,7 +419,8 @@ impl Asker {
         let (mut body, mut reserved): (Vec<u8>, usize) = (Vec::new(), 0);
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
-        if call.is_reserved && !memory.grow_to(max_bytes) {
+        let is_reserved = call.is_write && self.writes.get().is_some();
+        if call.is_write && !is_reserved && !memory.grow_to(max_bytes) {
             return Err(too_many_answers());
         }
         let mut receive = |data: &[u8]| {
@@ -413,7 +432,7 @@ impl Asker {
                 let limit =
                     if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
                 let capacity = length.saturating_mul(2).min(limit).max(length);
-                if !memory.grow_to(capacity) {
+                if !is_reserved && !memory.grow_to(capacity) {
                     return Err(too_many_answers());
                 }
                 make_room(&mut body, capacity);

@@ -133,12 +133,16 @@ impl ModelServices {
 }
 
 impl KnownCallers for ModelServices {
-    /// Whether a request presents a Kubernetes token that the API server accepted recently.
+    /// Whether a request presents a Kubernetes token that the API server accepted recently, or the
+    /// secret of a recent session, which may be in the configured header.
     fn presents_recent_credential(&self, headers: &HeaderMap) -> bool {
-        let Ok(Presented::Kubernetes(token)) = self.presented(&Method::GET, headers) else {
-            return false;
-        };
-        self.0.limits.refused.is_accepted(token.hash(), Instant::now())
+        match self.presented(&Method::GET, headers) {
+            Ok(Presented::Kubernetes(token)) => {
+                self.0.limits.refused.is_accepted(token.hash(), Instant::now())
+            }
+            Ok(Presented::Session(presented)) => self.0.identity.is_cached(&presented),
+            Err(_) => false,
+        }
     }
 }
 

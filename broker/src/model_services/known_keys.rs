@@ -79,7 +79,7 @@ impl KnownKeys {
 }
 
 /// The longest beginning of a text that has at most so many bytes.
-fn beginning(text: &str, max_bytes: usize) -> &str {
+pub(super) fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 

@@ -40,6 +40,20 @@ pub(super) fn read<'de, T: Lenient, D: Deserializer<'de>>(deserializer: D) -> Re
     Reader::default().deserialize(deserializer)
 }
 
+/// Maximum length of a name, in bytes: that of a DNS subdomain (RFC 1123), as names of objects are.
+pub(super) const MAX_NAME_BYTES: usize = 253;
+/// Maximum length of a URL, and of the name of a model at its endpoint, in bytes. No schema limits
+/// them, so an object of the largest size could be one such text.
+pub(super) const MAX_URL_BYTES: usize = 2048;
+
+/// Reads a text of at most so many bytes, for `#[serde(deserialize_with)]`. A longer one is empty, as
+/// if it were not there.
+pub(super) fn read_at_most<'de, const MAX_BYTES: usize, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<String, D::Error> {
+    Ok(read::<Bounded<MAX_BYTES>, D>(deserializer)?.0)
+}
+
 /// Implements [`Lenient`] for structs that derive `Deserialize`.
 macro_rules! lenient_objects {
     ($($name:ty),+ $(,)?) => {$(
@@ -125,6 +139,16 @@ impl<'de, T: Lenient> Visitor<'de> for Reader<T> {
 impl Lenient for String {
     fn text(text: &str) -> Self {
         text.to_owned()
+    }
+}
+
+/// A text of at most so many bytes.
+#[derive(Default)]
+struct Bounded<const MAX_BYTES: usize>(String);
+
+impl<const MAX_BYTES: usize> Lenient for Bounded<MAX_BYTES> {
+    fn text(text: &str) -> Self {
+        if text.len() <= MAX_BYTES { Self(text.to_owned()) } else { Self::default() }
     }
 }
 
@@ -268,6 +292,17 @@ pub(super) mod tests {
         let read: View =
             from_value(json!({"text": {"a": [1]}, "inner": [null, {"port": 1}]})).unwrap();
         assert_eq!(read.inner, [View::default(), View { port: 1, ..View::default() }]);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_empty() {
+        #[derive(Deserialize)]
+        struct Name(#[serde(deserialize_with = "read_at_most::<4, _>")] String);
+        for (text, expected) in
+            [(json!("é12"), "é12"), (json!("é123"), ""), (json!(1), ""), (json!(null), "")]
+        {
+            assert_eq!(from_value::<Name>(text.clone()).unwrap().0, expected, "{text}");
+        }
     }
 
     #[test]

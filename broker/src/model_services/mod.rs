@@ -17,6 +17,8 @@
 //! | `namespaces` | the namespaces that the caller may read |
 //! | `models`, `inference` | the models of a namespace, and their conversion to the wire |
 //! | `lenient`, `known_keys` | how objects are read: odd values are empty, and what is not used is skipped |
+//! | `model_url` | URLs of models, as their owners write them |
+//! | `owners` | owners of objects that models may own |
 //! | `endpoint`, `token` | URL and token Secret of a model |
 //! | `distribution` | the Llama Stack of a namespace |
 //! | `failure` | failures with their HTTP status |
@@ -36,8 +38,10 @@ mod kubernetes_token;
 mod lenient;
 mod limits;
 mod list;
+mod model_url;
 mod models;
 mod namespaces;
+mod owners;
 mod refusal_rows;
 mod review;
 mod settings;

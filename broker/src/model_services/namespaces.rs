@@ -166,13 +166,15 @@ impl Asker {
     /// Names of the namespaces that the caller may be able to read: all that RBAC can give them, and
     /// all of the cluster if somebody else decides besides. The broker's own credential reads only
     /// these names.
+    ///
+    /// # Errors
+    /// Too many searches of the caller or its address wait; the API server does not answer.
     async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
         let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let turn = self.searches().turn().await;
-            let _turn = turn.map_err(|error| Failure::internal_error(&error))?;
+            let _turn = self.searches().turn().await?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);

@@ -8,6 +8,7 @@ use super::{
     inference::ObjectMetadata,
     known_keys::ACCOUNT,
     list::{List, Listed},
+    owners::{ModelOwner, OwnedObject},
 };
 
 /// Field selector of token Secrets.
@@ -15,37 +16,23 @@ const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
 /// The ServiceAccount of a model that has none of its own.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// A model as the owner of a ServiceAccount. A name is not enough, because an InferenceService and an
-/// LLMInferenceService may have the same one.
-#[derive(Clone, Debug)]
-pub(super) struct ModelOwner {
-    pub(super) kind: &'static str,
-    pub(super) uid: String,
-}
-
 /// The ServiceAccounts and token Secrets of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct TokenSecrets {
-    accounts: Vec<ObjectMetadata>,
+    accounts: Vec<OwnedObject>,
     secrets: Vec<ObjectMetadata>,
 }
 
 impl TokenSecrets {
-    fn new(mut accounts: Vec<ObjectMetadata>, mut secrets: Vec<ObjectMetadata>) -> Self {
-        for list in [&mut accounts, &mut secrets] {
-            list.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        }
+    fn new(mut accounts: Vec<OwnedObject>, mut secrets: Vec<ObjectMetadata>) -> Self {
+        accounts.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        secrets.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         Self { accounts, secrets }
     }
 
     /// The name of the Secret with the token of a model's ServiceAccount.
     pub(super) fn of_model(&self, model: &ModelOwner) -> Option<String> {
-        let is_owned = |account: &&ObjectMetadata| {
-            let mut owners = account.metadata.owner_references.iter();
-            !model.uid.is_empty()
-                && owners.any(|owner| owner.kind == model.kind && owner.uid == model.uid)
-        };
-        let account = self.accounts.iter().find(is_owned);
+        let account = self.accounts.iter().find(|account| account.metadata.is_owned_by(model));
         let account = account.map_or(DEFAULT_ACCOUNT, |account| account.metadata.name.as_str());
         let secret =
             self.secrets.iter().find(|secret| secret.metadata.annotation(ACCOUNT) == account)?;
@@ -82,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_model_has_the_secret_of_its_own_account_or_of_the_default_one() {
-        let account = |name: &str, kind: &str, uid: &str| -> ObjectMetadata {
+        let account = |name: &str, kind: &str, uid: &str| -> OwnedObject {
             from_value(json!({"metadata": {"name": name,
                 "ownerReferences": [{"kind": kind, "name": "model", "uid": uid}]}}))
             .unwrap()
@@ -106,7 +93,7 @@ mod tests {
                 secret("pod-token", "pod-sa"),
             ],
         );
-        let model = |kind, uid: &str| ModelOwner { kind, uid: uid.to_owned() };
+        let model = |kind, uid: &str| ModelOwner { kind, uid: uid.into() };
         for (kind, uid, expected) in [
             ("InferenceService", "granite", Some("z-1")),
             ("LLMInferenceService", "granite", Some("default-token")),

@@ -23,6 +23,9 @@ use crate::model_services::{
     limits::{MAX_RESPONSE_BYTES, UnsentReservation},
 };
 
+/// Size from which a text is written in a thread of its own, because that takes milliseconds.
+const LARGE_TEXT_BYTES: usize = 64 * 1024;
+
 /// A JSON response, which has the type `T` in the OpenAPI document.
 #[derive(Debug)]
 pub(super) struct DirectJson<T> {
@@ -31,14 +34,16 @@ pub(super) struct DirectJson<T> {
     documented: PhantomData<fn() -> T>,
 }
 
-/// Counts the bytes of a text, up to the largest response.
-#[derive(Default)]
-struct Length(usize);
+/// Counts the bytes of a text, up to a limit.
+struct Length {
+    bytes: usize,
+    max: usize,
+}
 
 impl Write for Length {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(data.len());
-        if self.0 > MAX_RESPONSE_BYTES {
+        self.bytes = self.bytes.saturating_add(data.len());
+        if self.bytes > self.max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(data.len())
@@ -49,19 +54,64 @@ impl Write for Length {
     }
 }
 
+/// Length of the text of a value.
+///
+/// # Errors
+/// It is longer than `max`.
+fn length(value: &impl Serialize, max: usize) -> serde_json::Result<usize> {
+    let mut length = Length { bytes: 0, max };
+    serde_json::to_writer(&mut length, value)?;
+    Ok(length.bytes)
+}
+
+/// The text of a value, which has this length.
+fn write(value: &impl Serialize, length: usize) -> serde_json::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(length);
+    serde_json::to_writer(&mut text, value)?;
+    Ok(text)
+}
+
+async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work);
+    done.await.map_err(|error| Failure::internal_error(&error))
+}
+
 impl ModelServices {
-    /// A response with this value. The memory of the value has to be held until this returns.
+    /// A response with this value. `held` has the memory of the value, also for a thread that writes
+    /// it, because a client that leaves does not end that.
     ///
     /// # Errors
     /// The response is too large; too many large responses are not sent yet.
-    pub(super) fn json<T>(&self, value: &impl Serialize) -> Result<DirectJson<T>, Failure> {
-        let mut length = Length::default();
-        serde_json::to_writer(&mut length, value)
-            .map_err(|error| Failure::internal(format!("the response is too large: {error}")))?;
-        let reservation = self.reserve_response(length.0)?;
-        let mut text = Vec::with_capacity(length.0);
-        serde_json::to_writer(&mut text, value).map_err(|error| Failure::internal_error(&error))?;
-        Ok(DirectJson { text: text.into(), reservation, documented: PhantomData })
+    pub(super) async fn json<T>(
+        &self,
+        value: impl Serialize + Send + 'static,
+        held: impl Send + 'static,
+    ) -> Result<DirectJson<T>, Failure> {
+        let (text, reservation) = if let Ok(length) = length(&value, LARGE_TEXT_BYTES) {
+            let reservation = self.reserve_response(length)?;
+            (write(&value, length), reservation)
+        } else {
+            let counted = in_thread(move || {
+                let length = length(&value, MAX_RESPONSE_BYTES);
+                (length, value, held)
+            });
+            let (length, value, held) = counted.await?;
+            let length = length.map_err(|error| {
+                Failure::internal(format!("the response is too large: {error}"))
+            })?;
+            let reservation = self.reserve_response(length)?;
+            let written = in_thread(move || {
+                let text = write(&value, length);
+                drop(value);
+                drop(held);
+                text
+            });
+            (written.await?, reservation)
+        };
+        let text = text.map_err(|error| Failure::internal_error(&error))?.into();
+        Ok(DirectJson { text, reservation, documented: PhantomData })
     }
 }
 
@@ -88,13 +138,14 @@ mod tests {
 
     #[test]
     fn a_text_is_counted_up_to_the_largest_response() {
-        let mut length = Length::default();
-        serde_json::to_writer(&mut length, &["a\n", "é"]).unwrap();
-        assert_eq!(length.0, r#"["a\n","é"]"#.len());
+        let text = r#"["a\n","é"]"#;
+        assert_eq!(length(&["a\n", "é"], text.len()).unwrap(), text.len());
+        assert_eq!(write(&["a\n", "é"], text.len()).unwrap(), text.as_bytes());
+        assert!(length(&["a\n", "é"], text.len() - 1).is_err());
         let part = "x".repeat(1024 * 1024);
         let parts = vec![part.as_str(); MAX_RESPONSE_BYTES / part.len()];
-        let mut length = Length::default();
+        let mut length = Length { bytes: 0, max: MAX_RESPONSE_BYTES };
         assert!(serde_json::to_writer(&mut length, &parts).is_err());
-        assert!(length.0 <= MAX_RESPONSE_BYTES + part.len());
+        assert!(length.bytes <= MAX_RESPONSE_BYTES + part.len());
     }
 }

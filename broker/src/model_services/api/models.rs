@@ -23,6 +23,7 @@ impl ListModels {
         namespace: ReviewedNamespace,
     ) -> Result<DirectJson<AAModelList>, Failure> {
         let models = namespace.0.models().await?;
-        namespace.0.asker().services().json(&models)
+        let services = namespace.0.asker().services().clone();
+        services.json(models, namespace.0).await
     }
 }

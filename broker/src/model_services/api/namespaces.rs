@@ -22,7 +22,7 @@ impl ListNamespaces {
         &self,
         caller: CallerOfRequest,
     ) -> Result<DirectJson<ModelNamespaceList>, Failure> {
-        let (list, _held) = self.services.namespaces(&caller.0).await?;
-        self.services.json(&list)
+        let (list, held) = self.services.namespaces(&caller.0).await?;
+        self.services.json(list, held).await
     }
 }

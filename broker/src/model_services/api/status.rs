@@ -22,6 +22,7 @@ impl ShowStatus {
         namespace: ReviewedNamespace,
     ) -> Result<DirectJson<DistributionStatusAnswer>, Failure> {
         let data = namespace.0.distribution_status().await?;
-        namespace.0.asker().services().json(&DistributionStatusAnswer { data })
+        let services = namespace.0.asker().services().clone();
+        services.json(DistributionStatusAnswer { data }, namespace.0).await
     }
 }

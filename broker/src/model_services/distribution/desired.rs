@@ -6,7 +6,7 @@ use tenant_shared::DISTRIBUTION_NAME;
 pub(in crate::model_services) use super::super::known_keys::{
     DASHBOARD_LABEL, DISTRIBUTION_LABEL, INSTALLATION_ANNOTATION,
 };
-use super::{model::ResolvedModel, run_yaml::run_yaml};
+use super::model::ResolvedModel;
 
 /// API version of the kind.
 pub(in crate::model_services) const API_VERSION: &str = "llamastack.io/v1alpha1";
@@ -110,10 +110,10 @@ fn image_or_name(distribution: &str) -> Value {
     json!({key: distribution})
 }
 
-/// The ConfigMap of the `LlamaStackDistribution` with this uid. Its owner does not block the
+/// The ConfigMap of the `LlamaStackDistribution` with this uid, with this configuration. Its owner does not block the
 /// deletion, because that takes a right on finalizers that tenants do not have
 /// (`OwnerReferencesPermissionEnforcement`).
-pub(in crate::model_services) fn config_map(uid: &str, models: &[ResolvedModel]) -> Value {
+pub(in crate::model_services) fn config_map(uid: &str, run_yaml: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -129,13 +129,13 @@ pub(in crate::model_services) fn config_map(uid: &str, models: &[ResolvedModel])
                 "blockOwnerDeletion": false,
             }],
         },
-        "data": {"run.yaml": run_yaml(models)},
+        "data": {"run.yaml": run_yaml},
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::run_yaml::run_yaml, *};
 
     fn model(id: &str, token_secret: Option<&str>) -> ResolvedModel {
         ResolvedModel {
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn the_config_map_is_owned_by_the_distribution() {
-        let map = config_map("uid-1", &[model("a", Some("default-token"))]);
+        let run_yaml = run_yaml(&[model("a", Some("default-token"))]).unwrap();
+        let map = config_map("uid-1", &run_yaml);
         assert_eq!(map["apiVersion"], "v1");
         assert_eq!(map["kind"], "ConfigMap");
         assert_eq!(

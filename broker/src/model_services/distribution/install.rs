@@ -13,9 +13,17 @@ use super::{
     model::ResolvedModel,
     objects::{Metadata, not_installed},
     request::models_of,
+    run_yaml::run_yaml,
     write::{Creation, WriteFailure},
 };
 use crate::audit::Action;
+
+/// An installation that can begin.
+#[derive(Debug)]
+struct Planned {
+    models: Vec<ResolvedModel>,
+    run_yaml: String,
+}
 
 impl InNamespace {
     /// Creates a distribution for these models. Nothing is created before every model is found; what
@@ -37,31 +45,35 @@ impl InNamespace {
         );
         let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
         let reads = self.models_to_install(&names).boxed();
-        let models = self.admit_change(&recorder, ("create", DISTRIBUTION_NAME), reads);
-        let models = match models.await {
-            Ok(models) => models,
+        let planned = self.admit_change(&recorder, ("create", DISTRIBUTION_NAME), reads);
+        let planned = match planned.await {
+            Ok(planned) => planned,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };
         run_to_end(async move {
             recorder.begin().await?;
-            recorder.finish(self.create_both(&models).await).await
+            recorder.finish(self.create_both(&planned).await).await
         })
         .await
     }
 
-    /// The models with these names, unless there is a distribution already.
-    async fn models_to_install(&self, names: &[String]) -> Result<Vec<ResolvedModel>, Failure> {
+    /// The models with these names and their configuration, unless there is a distribution already.
+    async fn models_to_install(&self, names: &[String]) -> Result<Planned, Failure> {
         let found = self.distributions().await?.ok_or_else(not_installed)?;
         if let Some(existing) = found.first() {
             return Err(self.distribution_exists(&existing.metadata.name).await);
         }
-        self.resolve(names).await
+        let models = self.resolve(names).await?;
+        let run_yaml = run_yaml(&models)?;
+        // The text, and the ConfigMap, in which quotation marks take two bytes more.
+        self.asker().keep(run_yaml.len() * 4)?;
+        Ok(Planned { models, run_yaml })
     }
 
     /// Creates the distribution and its ConfigMap. If the second fails, the first is taken back.
-    async fn create_both(&self, models: &[ResolvedModel]) -> Result<InstalledDistribution, Failed> {
-        let uid = self.create_distribution(models).await?;
-        if let Err(failure) = self.create_config_map(&uid, models).await {
+    async fn create_both(&self, planned: &Planned) -> Result<InstalledDistribution, Failed> {
+        let uid = self.create_distribution(&planned.models).await?;
+        if let Err(failure) = self.create_config_map(&uid, &planned.run_yaml).await {
             if self.take_back(&uid).await {
                 return Err(failure.into());
             }
@@ -123,8 +135,8 @@ impl InNamespace {
 
     /// Creates the ConfigMap of the distribution with this uid, in the place of one that an earlier
     /// distribution left.
-    async fn create_config_map(&self, uid: &str, models: &[ResolvedModel]) -> Result<(), Failure> {
-        let object = desired::config_map(uid, models);
+    async fn create_config_map(&self, uid: &str, run_yaml: &str) -> Result<(), Failure> {
+        let object = desired::config_map(uid, run_yaml);
         if self.created_config_map(&object, uid).await? {
             return Ok(());
         }

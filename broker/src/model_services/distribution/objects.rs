@@ -1,7 +1,7 @@
 //! Reads of distributions and their ConfigMaps, and what a refusal of the API server means.
 
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, de::SeqAccess};
 use serde_json::{Value, json};
 
 use super::{
@@ -10,10 +10,10 @@ use super::{
         ask::{Answer, Call},
         call_kind::CallKind,
         failure::Failure,
-        inference::OwnerReference,
         known_keys::KnownKeys,
-        lenient::{lenient_objects, read},
+        lenient::{Lenient, for_each, lenient_objects, read},
         list::{List, Listed},
+        owners::{MAX_OWNERS, OwnerReference},
     },
     desired::{
         CONFIG_MAP_NAME, DASHBOARD_LABEL, DISTRIBUTION_LABEL, INSTALLATION_ANNOTATION, KIND,
@@ -60,7 +60,26 @@ pub(super) struct StoredMeta {
     #[serde(deserialize_with = "read")]
     annotations: KnownKeys,
     #[serde(deserialize_with = "read")]
-    owner_references: Vec<OwnerReference>,
+    owner_references: Owners,
+}
+
+/// The owners of the kind. An object with more than [`MAX_OWNERS`] of them has none.
+#[derive(Debug, Default)]
+struct Owners(Vec<OwnerReference>);
+
+impl Lenient for Owners {
+    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
+        let (mut owners, mut count) = (Vec::new(), 0_usize);
+        for_each(array, |owner: OwnerReference| {
+            if owner.kind == KIND {
+                count = count.saturating_add(1);
+                if count <= MAX_OWNERS {
+                    owners.push(owner);
+                }
+            }
+        })?;
+        Ok(if count <= MAX_OWNERS { Self(owners) } else { Self::default() })
+    }
 }
 
 lenient_objects!(StoredMeta);
@@ -77,9 +96,9 @@ impl Metadata {
         annotation == Some(installation)
     }
 
-    /// Whether an object with this uid owns it.
+    /// Whether the distribution with this uid owns it.
     pub(super) fn is_owned_by(&self, uid: &str) -> bool {
-        !uid.is_empty() && self.metadata.owner_references.iter().any(|owner| owner.uid == uid)
+        !uid.is_empty() && self.owners().iter().any(|owner| owner.uid == uid)
     }
 
     /// Whether the object is one of this API's.
@@ -98,17 +117,17 @@ impl Metadata {
         let label = self.metadata.labels.get(DISTRIBUTION_LABEL);
         self.is_labelled()
             && label == Some(distribution)
-            && self.owners_of_kind().any(|owner| owner.name == distribution)
+            && self.owners().iter().any(|owner| owner.name == distribution)
     }
 
     /// Whether it is the ConfigMap of a distribution of this name with another uid than this one. That
     /// distribution exists no more if the one with this uid is read afterwards.
     pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
-        self.is_of_distribution(distribution) && self.owners_of_kind().all(|owner| owner.uid != uid)
+        self.is_of_distribution(distribution) && self.owners().iter().all(|owner| owner.uid != uid)
     }
 
-    fn owners_of_kind(&self) -> impl Iterator<Item = &OwnerReference> {
-        self.metadata.owner_references.iter().filter(|owner| owner.kind == KIND)
+    fn owners(&self) -> &[OwnerReference] {
+        &self.metadata.owner_references.0
     }
 }
 
@@ -225,9 +244,12 @@ mod tests {
             (ours.clone(), json!([owner("lsd", "new")]), false),
             (ours.clone(), json!([owner("lsd", "old"), owner("lsd", "new")]), false),
             (ours.clone(), json!([owner("other", "old")]), false),
-            (ours, json!([]), false),
+            (ours.clone(), json!([]), false),
             (json!({"opendatahub.io/dashboard": "true"}), json!([owner("lsd", "old")]), false),
             (json!({}), json!([owner("lsd", "old")]), false),
+            (ours.clone(), json!([{"kind": "Pod", "name": "lsd", "uid": "old"}]), false),
+            (ours.clone(), json!(vec![owner("lsd", "old"); MAX_OWNERS]), true),
+            (ours, json!(vec![owner("lsd", "old"); MAX_OWNERS + 1]), false),
         ] {
             let found = object(labels, owners);
             assert_eq!(found.is_remainder_of("lsd", "new"), expected, "{found:?}");

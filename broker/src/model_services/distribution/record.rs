@@ -6,6 +6,7 @@
 use std::{convert::Infallible, time::Instant};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::Value;
 
 use super::{
     super::{
@@ -13,6 +14,7 @@ use super::{
         ask::Sender,
         caller::ApiCaller,
         failure::{Failure, quoted},
+        known_keys::beginning,
         limits::ChangeKey,
     },
     failed::{Failed, run_to_end},
@@ -37,6 +39,9 @@ pub(super) struct Recorder {
     has_begun: bool,
 }
 
+/// Maximum length of what is changed in a row about a refusal or failure, in bytes. The names of 50
+/// models have 12 KiB, and a refusal costs its caller nothing. The row of a change has all of them.
+const MAX_REFUSED_BYTES: usize = 1024;
 /// The user in rows about a caller whom the API server does not name.
 const UNKNOWN_USER: &str = "unknown";
 
@@ -63,7 +68,7 @@ impl InNamespace {
                     Ok(user) => (quoted(&user.user), None),
                     Err(failure) => (UNKNOWN_USER.to_owned(), Some(failure)),
                 };
-                let what = by_user(&user, &what);
+                let what = by_user(failure.is_none().then_some(user.as_str()), &what);
                 let recorder = of(Event::success(action), what, ChangeKey::KubernetesUser(user));
                 match failure {
                     None => Ok(recorder),
@@ -76,11 +81,12 @@ impl InNamespace {
 
 impl InNamespace {
     /// Runs the reads of a change beside the review of the caller's right to it, a verb and the name of
-    /// the distribution. Then counts the change, which is about to begin.
+    /// the distribution. Then reserves the memory of its writes, and counts the change, which is about to
+    /// begin.
     ///
     /// # Errors
-    /// The caller has no such right, which is the failure also if the reads fail; the reads failed; the
-    /// user made too many changes, or there were too many in the namespace.
+    /// The caller has no such right, which is the failure also if the reads fail; the reads failed; there
+    /// is not enough memory; the user made too many changes, or there were too many in the namespace.
     pub(super) async fn admit_change<T>(
         &self,
         recorder: &Recorder,
@@ -90,6 +96,7 @@ impl InNamespace {
         let reads = async { Ok(reads.await) };
         let ((), found) = tokio::try_join!(self.require_right(verb, name), reads)?;
         let found = found?;
+        self.asker().reserve_writes()?;
         recorder.count_change()?;
         Ok(found)
     }
@@ -103,7 +110,10 @@ async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
     }
 }
 
-fn by_user(user: &str, what: &str) -> String {
+/// What a Kubernetes user changes, or somebody whom the API server does not name. The name is a JSON
+/// string, because webhooks and providers choose it, and it could look like what follows it.
+fn by_user(user: Option<&str>, what: &str) -> String {
+    let user = user.map_or_else(|| UNKNOWN_USER.to_owned(), |user| Value::from(user).to_string());
     format!("Kubernetes user {user}, {what}")
 }
 
@@ -141,7 +151,7 @@ impl ModelServices {
             ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
                 let user = self.user_of(caller).await;
-                (Event::success(action), by_user(user.as_deref().unwrap_or(UNKNOWN_USER), &what))
+                (Event::success(action), by_user(user.as_deref(), &what))
             }
         };
         let reason = format!("{what}: {} {}", failure.status().as_u16(), failure.message());
@@ -160,6 +170,14 @@ impl ModelServices {
     async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
         let asker = caller.begin(self, None, Verb::Get).await.ok()?;
         Some(quoted(&asker.who_am_i().await.ok()?.user))
+    }
+}
+
+/// What is changed, in a row about a refusal or failure.
+fn shortened(what: &str) -> String {
+    match beginning(what, MAX_REFUSED_BYTES) {
+        all if all.len() == what.len() => what.to_owned(),
+        cut => format!("{cut}…"),
     }
 }
 
@@ -229,7 +247,8 @@ impl Recorder {
         };
         let status = failure.status().as_u16();
         let left = left.map_or_else(String::new, |left| format!("; {left}"));
-        let reason = with_omitted(format!("{}: {status} {why}{left}", self.what), omitted);
+        let what = shortened(&self.what);
+        let reason = with_omitted(format!("{what}: {status} {why}{left}"), omitted);
         let event = Event { outcome, reason: Some(reason), ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
@@ -242,5 +261,34 @@ impl Recorder {
         audit::record_in_own_tx(&services.db, &services.clock, event)
             .await
             .map_err(|error| ApiError::storage(&error).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_user_cannot_look_like_a_place() {
+        assert_eq!(by_user(Some("reg"), "namespace ns"), r#"Kubernetes user "reg", namespace ns"#);
+        assert_eq!(by_user(None, "namespace ns"), "Kubernetes user unknown, namespace ns");
+        assert_eq!(
+            by_user(Some(r#"a", namespace b, "c"#), "namespace ns"),
+            r#"Kubernetes user "a\", namespace b, \"c", namespace ns"#
+        );
+    }
+
+    #[test]
+    fn the_row_of_a_refusal_has_the_first_names() {
+        let names: Vec<String> =
+            (0..50).map(|number| format!("{number}{}", "é".repeat(125))).collect();
+        let what = format!("namespace ns, lsd, models {}", names.join(", "));
+        let short = shortened(&what);
+        assert!(
+            short.len() <= MAX_REFUSED_BYTES + '…'.len_utf8() && short.ends_with('…'),
+            "{short}"
+        );
+        assert!(what.starts_with(short.trim_end_matches('…')));
+        assert_eq!(shortened("namespace ns, lsd, models a, b"), "namespace ns, lsd, models a, b");
     }
 }

@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use tenant_shared::{InstallDistributionRequest, MAX_INSTALLED_MODELS};
 
-use super::super::failure::Failure;
-
-/// Maximum length of the name of an object, in bytes.
-const MAX_NAME_BYTES: usize = 253;
+use super::super::{failure::Failure, lenient::MAX_NAME_BYTES};
 
 /// Whether a text is a DNS subdomain (RFC 1123), as names of most objects are. It may become part of
 /// a path.

@@ -14,7 +14,7 @@ use super::{
         lenient::Lenient,
         list::{List, Listed},
         models::{INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, ModelKind},
-        token::ModelOwner,
+        owners::ModelOwner,
     },
     model::ResolvedModel,
 };
@@ -51,7 +51,7 @@ impl InNamespace {
         if let Some(model) = self.model::<InferenceService>(kind, name).await? {
             let service = self.service(&model.metadata, model.internal_url()).await?;
             let resolved = ResolvedModel::of_inference_service(&model, service.as_ref())?;
-            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid }));
+            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid.into() }));
         }
         let kind = &LLM_INFERENCE_SERVICES;
         if let Some(model) = self.model::<LlmInferenceService>(kind, name).await? {
@@ -59,7 +59,7 @@ impl InNamespace {
             let namespace = self.namespace();
             let resolved =
                 ResolvedModel::of_llm_inference_service(&model, namespace, service.as_ref())?;
-            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid }));
+            return Ok((resolved, ModelOwner { kind: kind.name, uid: model.metadata.uid.into() }));
         }
         Err(Failure::not_found(format!(
             "there is no {} and no {} named {name}",

@@ -9,7 +9,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::model::ResolvedModel;
+use super::{super::failure::Failure, model::ResolvedModel};
+
+/// The largest configuration, in bytes: the limit of the data of a ConfigMap.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// The part before the providers of the models.
 const HEAD: &str = "\
@@ -153,7 +156,10 @@ struct Metadata<'a> {
 }
 
 /// The configuration for these models. The token of each is an environment variable.
-pub(super) fn run_yaml(models: &[ResolvedModel]) -> String {
+///
+/// # Errors
+/// It is larger than the data of a ConfigMap.
+pub(super) fn run_yaml(models: &[ResolvedModel]) -> Result<String, Failure> {
     let (mut providers, mut registered) = (String::new(), String::new());
     for (model, number) in models.iter().zip(1_usize..) {
         let provider_id = &format!("vllm-inference-{number}");
@@ -184,7 +190,15 @@ pub(super) fn run_yaml(models: &[ResolvedModel]) -> String {
             },
         );
     }
-    [HEAD, &providers, MIDDLE, &registered, TAIL].concat()
+    let yaml = [HEAD, &providers, MIDDLE, &registered, TAIL].concat();
+    if yaml.len() > MAX_BYTES {
+        return Err(Failure::bad_request(format!(
+            "models: their configuration has {} bytes, and a ConfigMap has at most {MAX_BYTES}; name \
+             fewer models, or shorten their names and descriptions",
+            yaml.len()
+        )));
+    }
+    Ok(yaml)
 }
 
 /// Adds an entry of a list.
@@ -230,7 +244,7 @@ mod tests {
     }
 
     fn parse(models: &[ResolvedModel]) -> Value {
-        serde_norway::from_str(&run_yaml(models)).unwrap()
+        serde_norway::from_str(&run_yaml(models).unwrap()).unwrap()
     }
 
     #[test]
@@ -305,7 +319,7 @@ mod tests {
     #[test]
     fn a_text_that_yaml_would_read_as_another_type_is_quoted() {
         for id in ["yes", "2024-01-01", "1:30", "1_000", "012", "=", "<<", "null", "~", "1e3"] {
-            let yaml = run_yaml(&[model(id, None, None)]);
+            let yaml = run_yaml(&[model(id, None, None)]).unwrap();
             assert!(yaml.contains(&format!("\"model_id\":\"{id}\"")), "{yaml}");
         }
     }
@@ -313,9 +327,19 @@ mod tests {
     #[test]
     fn a_character_that_yaml_does_not_take_is_escaped() {
         let text = "a\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}\u{ffff}\n\t\"\\é😀";
-        let yaml = run_yaml(&[model("m", Some(text), None)]);
+        let yaml = run_yaml(&[model("m", Some(text), None)]).unwrap();
         let escaped = "a\\u007f\\u0085\\u009f\u{a0}\\u2028\\ufeff\\uffff\\n\\t\\\"\\\\é😀";
         assert!(yaml.contains(escaped), "{yaml}");
+    }
+
+    #[test]
+    fn a_configuration_fits_into_a_config_map() {
+        let control = |bytes: usize| "\u{1}".repeat(bytes);
+        let models = |name: &str| vec![model("m", Some(name), Some(&control(2000))); 50];
+        assert!(run_yaml(&models("Granite")).unwrap().len() > 500_000);
+        let failure = run_yaml(&models(&control(2000))).unwrap_err();
+        assert_eq!(failure.status().as_u16(), 400);
+        assert!(failure.message().contains("a ConfigMap has at most 1048576"), "{failure}");
     }
 
     proptest! {

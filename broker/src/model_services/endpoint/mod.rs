@@ -7,6 +7,8 @@ use super::{
     inference::{InferenceService, LlmInferenceService, ObjectMeta},
     known_keys::ENABLE_AUTH,
     lenient::{lenient_objects, read},
+    model_url,
+    owners::OwnedMeta,
 };
 
 /// The port on which a model serves if its Service names none.
@@ -24,8 +26,8 @@ pub(super) enum EndpointError {
     NotReady(String),
     /// Its address is not an http(s) URL with a host, or has a query, a fragment or a user.
     #[error(
-        "the address of model {0} cannot be used: it has to be an http(s) URL with a host, \
-             without user, query and fragment"
+        "the address of model {0} cannot be used: it has to be an http(s) URL with a host of at \
+             most 253 bytes, without user, query and fragment"
     )]
     Unusable(String),
     /// Llama Stack would replace a part of the text by an environment variable, which may be the
@@ -49,7 +51,7 @@ pub(super) fn has_placeholder(text: &str) -> bool {
 #[serde(default)]
 pub(super) struct Service {
     #[serde(deserialize_with = "read")]
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: OwnedMeta,
     #[serde(deserialize_with = "read")]
     spec: ServiceSpec,
 }
@@ -104,9 +106,10 @@ pub(super) fn service_selectors(model: &str) -> Option<[String; 2]> {
 /// Services may give one the label. It is owned by the model. Of several it is the one that the
 /// model's URL names, otherwise the first by name.
 pub(super) fn choose_service(services: Vec<Service>, uid: &str, url: &str) -> Option<Service> {
-    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let host = model_url::parse(url).and_then(|url| url.host_str().map(str::to_owned));
     let name = host.as_deref().and_then(|host| host.split('.').next());
-    services.into_iter().filter(|service| service.metadata.is_owned_by(uid)).min_by_key(|service| {
+    let owned = services.into_iter().filter(|service| service.metadata.is_owned_by_uid(uid));
+    owned.min_by_key(|service| {
         let other = Some(service.metadata.name.as_str()) != name;
         (other, service.metadata.name.clone())
     })
@@ -177,7 +180,7 @@ impl Address {
         if text.chars().any(|char| char.is_whitespace() || char.is_control() || char == '\\') {
             return None;
         }
-        let url = Url::parse(text).ok()?;
+        let url = model_url::parse(text)?;
         let scheme = match url.scheme() {
             "http" => "http",
             "https" => "https",

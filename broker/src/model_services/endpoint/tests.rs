@@ -16,7 +16,7 @@ fn model(url: &Value, auth: Option<&str>) -> InferenceService {
 
 fn service(name: &str, cluster_ip: &str, target_port: &Value) -> Service {
     from_value(json!({
-        "metadata": {"name": name, "ownerReferences": [{"uid": "u"}]},
+        "metadata": {"name": name, "ownerReferences": [{"kind": "InferenceService", "uid": "u"}]},
         "spec": {"clusterIP": cluster_ip, "ports": [{"targetPort": target_port}, {"targetPort": 9}]}
     }))
     .unwrap()
@@ -152,7 +152,8 @@ fn an_llm_inference_service_is_addressed_by_its_service() {
 #[test]
 fn the_service_of_a_model_is_owned_by_it() {
     let owned = |name: &str, uid: &str| -> Service {
-        from_value(json!({"metadata": {"name": name, "ownerReferences": [{"uid": uid}]}})).unwrap()
+        let owner = json!({"kind": "InferenceService", "uid": uid});
+        from_value(json!({"metadata": {"name": name, "ownerReferences": [owner]}})).unwrap()
     };
     let choose = |services: &[Service], url: &str| {
         choose_service(services.to_vec(), "u", url).map(|it| it.metadata.name)

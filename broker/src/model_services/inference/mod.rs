@@ -5,27 +5,27 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer, de::SeqAccess, ser::SerializeStruct as _};
 use tenant_shared::{AAModel, AAModelStatus, SaToken};
-use url::Url;
 
 use super::{
     known_keys::{
         DESCRIPTION, DISPLAY_NAME, KnownKeys, RUNTIME_NAME, RUNTIME_PROTOCOL, RUNTIME_VERSION,
         USE_CASE,
     },
-    lenient::{Lenient, for_each, lenient_objects, read},
+    lenient::{
+        Lenient, MAX_NAME_BYTES, MAX_URL_BYTES, for_each, lenient_objects, read, read_at_most,
+    },
+    model_url::{has_same_host, is_cluster_local},
 };
 
 /// What serves an LLMInferenceService, which names no ServingRuntime.
 const LLM_RUNTIME: &str = "Distributed inference with llm-d";
 const LLM_PROTOCOL: &str = "REST";
-/// Domain of addresses inside of the cluster.
-const CLUSTER_LOCAL: &str = ".svc.cluster.local";
 
 /// Metadata of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default)]
 pub(super) struct ObjectMeta {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     pub(super) name: String,
     #[serde(deserialize_with = "read")]
     pub(super) uid: String,
@@ -33,19 +33,12 @@ pub(super) struct ObjectMeta {
     pub(super) labels: KnownKeys,
     #[serde(deserialize_with = "read")]
     pub(super) annotations: KnownKeys,
-    #[serde(deserialize_with = "read")]
-    pub(super) owner_references: Vec<OwnerReference>,
 }
 
 impl ObjectMeta {
     /// Value of a known annotation; empty if it is not there.
     pub(super) fn annotation(&self, key: &str) -> &str {
         self.annotations.get(key).unwrap_or_default()
-    }
-
-    /// Whether an object with this uid owns the object.
-    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
-        !uid.is_empty() && self.owner_references.iter().any(|owner| owner.uid == uid)
     }
 
     /// The name that people see: an annotation, otherwise the object's name.
@@ -57,20 +50,8 @@ impl ObjectMeta {
     }
 }
 
-/// Reference to the owner of an object.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct OwnerReference {
-    #[serde(deserialize_with = "read")]
-    pub(super) kind: String,
-    #[serde(deserialize_with = "read")]
-    pub(super) name: String,
-    #[serde(deserialize_with = "read")]
-    pub(super) uid: String,
-}
-
 /// An object of which only the metadata is read (`PartialObjectMetadata`): a ServingRuntime, a
-/// ServiceAccount, a Secret.
+/// Secret, a namespace.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ObjectMetadata {
@@ -107,7 +88,7 @@ struct Predictor {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PredictorModel {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     runtime: String,
 }
 
@@ -133,7 +114,7 @@ struct LlmInferenceServiceSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct LlmModel {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     name: String,
 }
 
@@ -141,7 +122,7 @@ struct LlmModel {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ModelStatus {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     url: String,
     #[serde(deserialize_with = "read")]
     address: Address,
@@ -154,9 +135,9 @@ struct ModelStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Address {
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_NAME_BYTES, _>")]
     name: String,
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read_at_most::<MAX_URL_BYTES, _>")]
     url: String,
 }
 
@@ -209,7 +190,6 @@ impl Lenient for Readiness {
 
 lenient_objects!(
     ObjectMeta,
-    OwnerReference,
     ObjectMetadata,
     InferenceService,
     InferenceServiceSpec,
@@ -261,9 +241,8 @@ impl ModelStatus {
     /// The URLs on the wire: the internal one, then `status.url` if it leads elsewhere.
     fn endpoints(&self, internal: &str) -> Vec<String> {
         let external = self.url.as_str();
-        let is_internal = external == internal
-            || is_cluster_local(external)
-            || host(external).is_some_and(|it| host(internal) == Some(it));
+        let is_internal =
+            external == internal || is_cluster_local(external) || has_same_host(external, internal);
         let mut endpoints = Vec::new();
         if !internal.is_empty() {
             endpoints.push(format!("internal: {internal}"));
@@ -273,16 +252,6 @@ impl ModelStatus {
         }
         endpoints
     }
-}
-
-/// Host of a URL in lower case, without a final dot.
-fn host(url: &str) -> Option<String> {
-    let url = Url::parse(url).ok()?;
-    Some(url.host_str()?.trim_end_matches('.').to_ascii_lowercase())
-}
-
-fn is_cluster_local(url: &str) -> bool {
-    host(url).is_some_and(|host| host.ends_with(CLUSTER_LOCAL))
 }
 
 /// The models of a namespace. Each is converted to the wire only while it is serialized, because all

@@ -95,6 +95,24 @@ fn the_model_id_of_a_blank_name_is_the_name_of_the_object() {
 }
 
 #[test]
+fn texts_without_a_limit_in_the_schema_are_empty_if_they_are_too_long() {
+    let name = |bytes: usize| "x".repeat(bytes);
+    let llm = |name: String| {
+        let object = json!({"metadata": {"name": "q"}, "spec": {"model": {"name": name}}});
+        convert(&[], &[object], &[])[0].model_id.clone()
+    };
+    assert_eq!(llm(name(MAX_URL_BYTES)).len(), MAX_URL_BYTES);
+    assert_eq!(llm(name(MAX_URL_BYTES + 1)), "q");
+    let url = |bytes: usize| format!("http://m/{}", name(bytes - 9));
+    let shown = |bytes| status_with(&json!({"url": url(bytes), "address": {"url": url(bytes)}}));
+    assert_eq!(shown(MAX_URL_BYTES).endpoints.len(), 1);
+    assert_eq!(shown(MAX_URL_BYTES + 1).endpoints, [""; 0]);
+    let address = json!({"name": "internal", "url": url(MAX_URL_BYTES + 1)});
+    assert_eq!(llm_status_with(&json!({ "addresses": [address] })).endpoints, [""; 0]);
+    assert!(convert(&[json!({"metadata": {"name": name(254)}})], &[], &[]).is_empty());
+}
+
+#[test]
 fn without_a_known_runtime_its_texts_are_empty() {
     let object = service(&json!({"name": "m"}), &json!({}));
     for runtimes in [vec![], vec![json!({"metadata": {"name": "vllm"}})]] {

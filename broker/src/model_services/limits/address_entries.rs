@@ -50,6 +50,10 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
     /// The value of a key, a new one if there is none. If there is no room, entries that are not used
     /// are evicted, at most once a second. `None` if there is still none.
     pub(super) fn get_or_insert(

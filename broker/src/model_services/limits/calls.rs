@@ -57,6 +57,12 @@ impl RequestCalls {
         }
         Ok(permits)
     }
+
+    /// The permits of a call that does not wait; `None` if there is one too many.
+    pub(super) fn try_turn(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+        let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_owned().ok();
+        self.0.iter().map(acquire).collect()
+    }
 }
 
 #[cfg(test)]

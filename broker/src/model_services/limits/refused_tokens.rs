@@ -1,8 +1,9 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
 //! ones is closed out for a while, because each attempt costs the API server a check. A token that is
 //! tried again and again, as a broken client does, is closed out alone. Tokens that the API server
-//! accepted recently pass, because an address may be that of many people. A token whose client leaves
-//! before the answer counts as refused until it is accepted.
+//! accepted recently pass, because an address may be that of many people. One of them that is refused
+//! now, because it expired or was revoked, was no guess, so its refusals count for itself alone. A token
+//! whose client leaves before the answer counts as refused until it is accepted.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ const WINDOW: Duration = Duration::from_mins(5);
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
-/// Accepted tokens at most, about 2 MiB; a quarter of them from one address. Others do not pass.
+/// Accepted tokens at most, about 3 MiB; a quarter of them from one address. Others do not pass.
 const MAX_ACCEPTED: usize = 16_384;
 
 /// A refused token. 32 bits are enough to tell 100 tokens apart.
@@ -42,12 +43,41 @@ struct Window {
     refused: Vec<Refused>,
 }
 
+/// A token that was accepted.
+#[derive(Debug)]
+struct Accepted {
+    /// When it was accepted last.
+    used_at: Instant,
+    /// Its refusals since then.
+    refused: Option<Refusals>,
+}
+
+/// Refusals within [`WINDOW`] after the first one.
+#[derive(Clone, Copy, Debug)]
+struct Refusals {
+    since: Instant,
+    count: u32,
+}
+
+impl Accepted {
+    fn count(&mut self, now: Instant) {
+        let current = self.refused.filter(|known| now.duration_since(known.since) < WINDOW);
+        let Refusals { since, count } = current.unwrap_or(Refusals { since: now, count: 0 });
+        self.refused = Some(Refusals { since, count: count.saturating_add(1) });
+    }
+
+    /// How long the token is closed out, whatever its address did; `None` if it is not.
+    fn closed_out(&self, now: Instant) -> Option<Duration> {
+        let refused = self.refused.filter(|known| known.count >= MAX_REPEATED)?;
+        WINDOW.checked_sub(now.duration_since(refused.since))
+    }
+}
+
 #[derive(Debug)]
 struct State {
     windows: HashMap<Client, Window>,
     windows_evicted_at: Option<Instant>,
-    /// When each accepted token was used last.
-    accepted: AddressEntries<u64, Instant>,
+    accepted: AddressEntries<u64, Accepted>,
 }
 
 impl Default for State {
@@ -89,13 +119,21 @@ impl State {
         Some(window)
     }
 
-    /// Whether a token was accepted recently.
+    /// Whether a token was accepted recently, and not refused since.
     fn is_accepted(&self, hash: u64, now: Instant) -> bool {
-        self.accepted.get(&hash).is_some_and(|used_at| is_recent(*used_at, now))
+        let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
+        known.is_some_and(|known| known.refused.is_none())
     }
 
-    /// Counts a token in the window of this address.
+    /// Counts a refusal of a token: for itself if it was accepted recently, otherwise in the window of
+    /// this address.
     fn count(&mut self, client: Client, hash: u64, now: Instant) {
+        let known = self.accepted.get_mut(&hash).filter(|known| is_recent(known.used_at, now));
+        if let Some(known) = known {
+            known.count(now);
+            return;
+        }
+        self.accepted.remove(&hash);
         let Some(window) = self.window(client, now) else { return };
         let hash = short(hash);
         if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
@@ -110,9 +148,7 @@ impl RefusedTokens {
     /// Counts a token of this address that the API server refused.
     pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
-        let mut state = self.lock();
-        state.accepted.remove(&hash);
-        state.count(client, hash, now);
+        self.lock().count(client, hash, now);
     }
 
     /// Counts a token of this address whose client left before the API server answered, unless it was
@@ -138,9 +174,10 @@ impl RefusedTokens {
         if let Some(window) = windows.get_mut(&client) {
             window.refused.retain(|known| known.hash != short(hash));
         }
-        let is_used = |used_at: &Instant| is_recent(*used_at, now);
-        if let Some(used_at) = accepted.get_or_insert(hash, client, now, is_used, || now) {
-            *used_at = now;
+        let is_used = |known: &Accepted| is_recent(known.used_at, now);
+        let new = || Accepted { used_at: now, refused: None };
+        if let Some(known) = accepted.get_or_insert(hash, client, now, is_used, new) {
+            *known = new();
         }
     }
 
@@ -158,8 +195,13 @@ impl RefusedTokens {
     ) -> Option<Duration> {
         let hash = self.hash(token);
         let state = self.lock();
-        if state.is_accepted(hash, now) {
-            return None;
+        let known = state.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
+        if let Some(known) = known {
+            // One that was not refused since passes.
+            known.refused?;
+            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
+                return Some(left);
+            }
         }
         let window = state.windows.get(&client)?;
         let left = WINDOW.checked_sub(now.duration_since(window.started_at))?;
@@ -247,6 +289,39 @@ mod tests {
     }
 
     #[test]
+    fn tokens_that_expire_close_out_nobody_else() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 0..MAX_REFUSED * 2 {
+            refused.accept(ONE, token(number), now);
+        }
+        for number in 0..MAX_REFUSED * 2 {
+            refused.count(ONE, token(number), now);
+            refused.count_unanswered(ONE, token(number), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        assert!(refused.lock().windows.is_empty(), "they are no guesses");
+        assert!(!refused.is_accepted(token(0), now));
+        for _ in 2..MAX_REPEATED {
+            assert_eq!(refused.closed_out(ONE, token(0), now), None);
+            refused.count(ONE, token(0), now);
+        }
+        let later = now + Duration::from_mins(1);
+        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
+        assert_eq!(refused.closed_out(OTHER, token(0), now), Some(WINDOW));
+        assert_eq!(refused.closed_out(ONE, token(1), now), None);
+        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        refused.count(ONE, token(0), now + WINDOW + WINDOW / 2);
+        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        // Accepted again, for example after an outage of its provider.
+        refused.accept(ONE, token(1), later);
+        assert!(refused.is_accepted(token(1), later));
+        // Too long ago.
+        refused.count(ONE, token(2), now + ACCEPTED_TTL);
+        assert_eq!(refused.lock().windows[&ONE].refused.len(), 1);
+        assert_eq!(refused.lock().accepted.len(), MAX_REFUSED * 2 - 1);
+    }
+
+    #[test]
     fn a_token_whose_client_leaves_counts_unless_it_was_accepted() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         refused.accept(ONE, token(1), now);
@@ -279,8 +354,8 @@ mod tests {
         }
         assert_eq!(refused.closed_out(ONE, token(1000), now), None);
         // At another address it is counted still.
-        refused.count(OTHER, token(0), now);
-        refused.accept(ONE, token(0), now);
+        refused.count(OTHER, token(1000), now);
+        refused.accept(ONE, token(1000), now);
         assert_eq!(refused.lock().windows[&OTHER].refused.len(), 1);
     }
 

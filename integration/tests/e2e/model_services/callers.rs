@@ -1,14 +1,25 @@
 //! Who may call: sessions, Kubernetes tokens, and nobody else.
 
+use std::io;
+
+use futures_util::{StreamExt as _, stream};
 use http::{Method, header};
-use integration::world::World;
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use integration::{
+    probe::{self, Probe},
+    world::World,
+};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use super::fixture::{
-    ADM, Client, NONE, REG, answer, builder, is_in_namespace, namespace_of, operations, person,
-    world,
+    ADM, Client, NONE, REG, TIMEOUT, answer, builder, is_in_namespace, namespace_of, operations,
+    person, world,
 };
+
+/// Bodies of one address that are read at once.
+const MAX_BODIES_PER_CLIENT: usize = 32;
 
 /// The number of requests that reached the API server with a caller's token.
 fn calls(world: &World) -> usize {
@@ -176,6 +187,38 @@ async fn kubernetes_tokens_can_be_refused_and_proxies_have_a_header_of_their_own
     let (alice, session) = person(&world, "alice").await;
     let user = client.get("/user", session.expose_secret()).await;
     assert_eq!(user.body, json!({ "userId": alice.email() }));
+}
+
+#[tokio::test]
+async fn a_session_behind_a_proxy_is_served_while_bodies_arrive_slowly() {
+    let builder = builder().setting("model_services.token_header", "X-Forwarded-Access-Token");
+    let world = builder.start().await.unwrap();
+    let client = Client::new(&world);
+    let (_, session) = person(&world, "alice").await;
+    let path = "/lsd/delete?namespace=none";
+    let with_body = |token: &str| {
+        let request = client.request(Method::DELETE, path);
+        answer(request.header("x-forwarded-access-token", token).json(&json!({"name": "a"})))
+    };
+    with_body(session.expose_secret()).await.failure(403);
+    let slow: Vec<_> = (0..MAX_BODIES_PER_CLIENT)
+        .map(|_| {
+            let begun = stream::iter([Ok::<_, io::Error>(Frame::data(Bytes::from_static(b"{")))]);
+            let body = reqwest::Body::wrap(StreamBody::new(begun.chain(stream::pending())));
+            tokio::spawn(client.request(Method::DELETE, path).body(body).send())
+        })
+        .collect();
+    probe::until("all places to be taken", TIMEOUT, || async {
+        let status = with_body("unknown").await.status.as_u16();
+        Ok(if status == 429 { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+    })
+    .await
+    .unwrap();
+    with_body(session.expose_secret()).await.failure(403);
+    with_body("tba_unknown").await.failure(429);
+    for request in slow {
+        request.abort();
+    }
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ async fn assert_audited(world: &World, namespace: &str) {
     let installs = reasons("InstallLlamaStack", "success");
     assert_eq!(installs.len(), 2, "{installs:?}");
     let expected =
-        format!("Kubernetes user reg, namespace {namespace}, {LSD}, models granite, llama");
+        format!("Kubernetes user \"reg\", namespace {namespace}, {LSD}, models granite, llama");
     assert!(installs.contains(&expected), "{installs:?}");
     assert_eq!(reasons("InstallLlamaStack", "refused").len(), 1);
     assert_eq!(reasons("DeleteLlamaStack", "success").len(), 2);

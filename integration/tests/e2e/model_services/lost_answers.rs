@@ -201,7 +201,7 @@ async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() 
 }
 
 #[tokio::test]
-async fn a_write_is_not_sent_without_memory_for_its_answer() {
+async fn a_change_does_not_begin_without_memory_for_the_answers_to_its_writes() {
     let builder = builder_with_kinds().fault_proxy();
     let world = builder.setting("model_services.changes_per_user", 100).start().await.unwrap();
     install_kinds(&world).await;
@@ -227,8 +227,9 @@ async fn a_write_is_not_sent_without_memory_for_its_answer() {
         probe::until("the deletions", TIMEOUT, || async {
             let begun = reasons(&operator, namespace, "DeleteLlamaStack", "success").await.len();
             let refused = reasons(&operator, namespace, "DeleteLlamaStack", "refused").await.len();
-            let is_decided = begun >= REQUESTS && held.fired() + refused == REQUESTS;
-            let state = format!("{begun} begun, {refused} refused, {} sent", held.fired());
+            let sent = held.fired();
+            let is_decided = begun == sent && sent + refused == REQUESTS;
+            let state = format!("{begun} begun, {refused} refused, {sent} sent");
             Ok(if is_decided { Probe::Ready(()) } else { Probe::NotYet(state) })
         })
         .await

@@ -75,7 +75,7 @@ async fn a_viewer_who_deletes_begins_no_change() {
     assert!(reasons(&operator, namespace, "DeleteLlamaStack", "success").await.is_empty());
     let rows = reasons(&operator, namespace, "DeleteLlamaStack", "refused").await;
     assert_eq!(rows.len(), 99, "one of the hundred is of the installation");
-    assert!(rows[0].starts_with("Kubernetes user viewer, "), "{rows:?}");
+    assert!(rows[0].starts_with("Kubernetes user \"viewer\", "), "{rows:?}");
     // The API server was asked for the right alone.
     let proxy = world.proxy().unwrap();
     assert_eq!(proxy.count(|seen| seen.method == Method::DELETE && seen.has_token(VIEWER)), 0);
