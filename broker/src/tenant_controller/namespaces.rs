@@ -20,11 +20,12 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
+use uuid::Uuid;
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
     Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantName,
-    TenantRow, check_namespace_name, home_name, longest_prefix,
+    TenantRow, check_namespace_name, home_name, prefixes_of,
 };
 
 /// How long a namespace may take to be created by the request that claimed it. After that the
@@ -35,9 +36,32 @@ const CREATION_GRACE: Duration = Duration::from_secs(15);
 /// them at the same time would delay the request, because both would have conflicts.
 const REQUEST_GRACE: Duration = Duration::from_secs(2);
 
-/// Namespaces that one run claims, each in a transaction. Owners may create any number at the API
-/// server, and rights that somebody lost are taken away after the claims of a run.
+/// Namespaces that one run claims or records, each in a transaction. Owners may create any number at
+/// the API server, and rights that somebody lost are taken away after the claims of a run. Attempts
+/// that change nothing do not count, because the next run would make them again, and never claim the
+/// others.
 const MAX_CLAIMS: usize = 200;
+
+/// A namespace that its name lets a tenant claim, or that an administrator announced.
+struct Candidate<'a> {
+    name: String,
+    live: Option<&'a Namespace>,
+    /// Whether it is recorded as one beyond the quota.
+    is_recorded: bool,
+    may_have: bool,
+}
+
+/// What an attempt to claim a namespace changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimEffect {
+    /// A row was written, so the next run has other namespaces to claim.
+    Recorded,
+    /// No row was written.
+    Nothing,
+    /// No further namespace beyond the quota can be recorded, so a run for these would change
+    /// nothing.
+    Full,
+}
 
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -257,9 +281,31 @@ impl TenantController {
         // After the others, because one that is gone may leave room.
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
-        let (mut claims, mut refused, mut is_full) = (0, Vec::new(), false);
+        let (mut candidates, mut refused) = (Vec::new(), Vec::new());
         for (name, known, live) in to_claim {
+            // Owners may have made any number of them.
+            tokio::task::consume_budget().await;
             let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+            let may_have = self.may_have(tenant, &name, &open);
+            if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
+                refused.push(name);
+            } else {
+                candidates.push(Candidate { name, live, is_recorded, may_have });
+            }
+        }
+        // A tenant that was made again cannot claim the namespaces of the earlier one.
+        let unrecorded = candidates.iter().filter(|it| !it.is_recorded);
+        let names: Vec<String> = unrecorded
+            .filter(|it| !moves.contains_key(&it.name))
+            .map(|it| it.name.clone())
+            .collect();
+        let held = self.tenants.held_by_others(row.id, &names).await?;
+        let (mut claims, mut is_full) = (0, false);
+        for Candidate { name, live, is_recorded, may_have } in candidates {
+            if held.contains_key(&name) {
+                namespaces.conflicts.push(name);
+                continue;
+            }
             if is_full || is_recorded && !namespaces.over_quota.is_empty() {
                 namespaces.over_quota.push(name);
                 continue;
@@ -269,13 +315,6 @@ impl TenantController {
                     .push(name);
                 continue;
             }
-            // The name decides about most conflicts, so these do not use up the claims of the run.
-            let may_have = self.may_have(tenant, &name, &open);
-            if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
-                refused.push(name);
-                continue;
-            }
-            claims += 1;
             if let (Some(announced), Some(live)) = (moves.get(&name), live)
                 && let Some(begun) = self.receive((row, tenant), announced, live).await?
             {
@@ -283,12 +322,17 @@ impl TenantController {
             }
             let may_claim = namespaces.incoming.contains_key(&name)
                 || may_have && (is_recorded || !self.is_of_a_move(&name, live).await?);
-            if may_claim {
-                is_full = self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
-            } else {
+            if !may_claim {
                 refused.push(name);
+                continue;
+            }
+            match self.claim(row, tenant, name, is_recorded, &mut namespaces).await? {
+                ClaimEffect::Recorded => claims += 1,
+                ClaimEffect::Nothing => {}
+                ClaimEffect::Full => is_full = true,
             }
         }
+        self.queue_tenants(held.into_values()).await?;
         self.queue_holders(row, &refused[..refused.len().min(MAX_CLAIMS)]).await?;
         namespaces.conflicts.extend(refused);
         Ok(namespaces)
@@ -300,8 +344,8 @@ impl TenantController {
         if check_namespace_name(tenant, name, &self.settings).is_err() {
             return false;
         }
-        let owner = longest_prefix(open, name);
-        owner.is_none_or(|owner| *owner == tenant.name)
+        let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
+        owner.is_none_or(|owner| owner == tenant.name)
     }
 
     /// Whether a namespace takes part in a move, or did. Only the move itself gives such a namespace
@@ -338,20 +382,23 @@ impl TenantController {
         row: &TenantRow,
         namespaces: &[String],
     ) -> Result<(), ReconcileError> {
-        let mut holders = BTreeSet::new();
-        for namespace in namespaces {
-            let holder = self.tenants.namespace_row(namespace).await?.map(|held| held.tenant_id);
-            holders.extend(holder.filter(|holder| *holder != row.id));
-        }
-        let holders: Vec<_> = holders.into_iter().collect();
-        for name in self.tenants.names_of(&holders).await? {
+        let held = self.tenants.held_by_others(row.id, namespaces).await?;
+        self.queue_tenants(held.into_values()).await
+    }
+
+    /// Adds those of these tenants that are open to the queue.
+    async fn queue_tenants(
+        &self,
+        tenants: impl Iterator<Item = Uuid>,
+    ) -> Result<(), ReconcileError> {
+        let tenants: Vec<Uuid> = tenants.collect::<BTreeSet<_>>().into_iter().collect();
+        for name in self.tenants.names_of(&tenants).await? {
             self.queue.add(name);
         }
         Ok(())
     }
 
-    /// Claims a namespace, or records that it is beyond the quota. Returns whether no further one can
-    /// be recorded, so that a run for these would change nothing.
+    /// Claims a namespace, or records that it is beyond the quota.
     async fn claim(
         &self,
         row: &TenantRow,
@@ -359,15 +406,17 @@ impl TenantController {
         name: String,
         is_recorded: bool,
         namespaces: &mut TenantNamespaces,
-    ) -> Result<bool, ReconcileError> {
-        let mut is_full = false;
+    ) -> Result<ClaimEffect, ReconcileError> {
+        let mut effect = ClaimEffect::Nothing;
         let quota = tenant.namespace_options.quota;
         match self.tenants.claim_namespace(row.id, &name, None, quota).await? {
             Claim::Created => {
                 tracing::info!(tenant = %row.name, namespace = name, "namespace claimed");
                 namespaces.allowed.insert(name, NamespaceStatus::Creating);
+                effect = ClaimEffect::Recorded;
             }
             Claim::Exists(claimed) if claimed.status.counts() => {
+                effect = ClaimEffect::Recorded;
                 namespaces.allowed.insert(name, claimed.status);
             }
             Claim::Exists(_) | Claim::OtherTenant => {
@@ -376,7 +425,8 @@ impl TenantController {
             }
             Claim::QuotaExceeded { used, quota } => {
                 if !is_recorded {
-                    is_full = !self.tenants.record_over_quota(row.id, &name).await?;
+                    let recorded = self.tenants.record_over_quota(row.id, &name).await?;
+                    effect = if recorded { ClaimEffect::Recorded } else { ClaimEffect::Full };
                     tracing::warn!(
                         tenant = %row.name, namespace = name, used, quota,
                         "namespace beyond the quota of its tenant: nobody has rights in it"
@@ -385,7 +435,7 @@ impl TenantController {
                 namespaces.over_quota.push(name);
             }
         }
-        Ok(is_full)
+        Ok(effect)
     }
 }
 
@@ -394,7 +444,6 @@ mod tests {
     use NamespaceStatus::{Active, Creating, Gone, Orphaned, OverQuota, Terminating};
     use serde_json::json;
     use tenant_shared::TENANT_LABEL;
-    use uuid::Uuid;
 
     use super::*;
     use crate::{
@@ -425,6 +474,7 @@ mod tests {
     on_both_engines!(
         one_run_claims_a_limited_number_of_namespaces,
         conflicts_leave_the_claims_of_a_run_to_others,
+        namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others,
         a_request_does_not_claim_a_namespace_with_the_label_of_a_move,
     );
 
@@ -486,6 +536,26 @@ mod tests {
         let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
         let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
         assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-z"]);
+        assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
+    }
+
+    /// They come first by name, and can never be claimed.
+    async fn namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others(on: On) {
+        let fixture = Fixture::new(on).await;
+        let earlier = fixture.tenant("solar").await;
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let kept = || (0..MAX_CLAIMS + 50).map(|number| format!("solar-{number:04}"));
+        let live = labelled(kept(), &json!({TENANT_LABEL: "solar"}));
+        for unclaimed in [50, 0] {
+            let claimed = claim(&fixture, &earlier, &tenant(&owners), &live).await;
+            assert_eq!(claimed.unclaimed.len(), unclaimed);
+        }
+        fixture.controller.tenants.close(earlier.id).await.unwrap();
+        let row = fixture.tenant("solar").await;
+        let names = kept().chain(["solar-y".to_owned(), "solar-z".to_owned()]);
+        let live = labelled(names, &json!({TENANT_LABEL: "solar"}));
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-y", "solar-z"]);
         assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
     }
 
