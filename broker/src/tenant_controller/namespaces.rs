@@ -12,20 +12,16 @@
 //! | creating, claimed by a person a while ago, never seen | does not exist | the broker creates it |
 //! | any other | does not exist | gone |
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
-use uuid::Uuid;
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantName,
-    TenantRow, check_namespace_name, home_name, prefixes_of,
+    Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantRow,
+    home_name,
 };
 
 /// How long a namespace may take to be created by the request that claimed it. After that the
@@ -35,33 +31,6 @@ const CREATION_GRACE: Duration = Duration::from_secs(15);
 /// How long the objects of a namespace are left to the request that claimed it. A run that created
 /// them at the same time would delay the request, because both would have conflicts.
 const REQUEST_GRACE: Duration = Duration::from_secs(2);
-
-/// Namespaces that one run claims or records, each in a transaction. Owners may create any number at
-/// the API server, and rights that somebody lost are taken away after the claims of a run. Attempts
-/// that change nothing do not count, because the next run would make them again, and never claim the
-/// others.
-const MAX_CLAIMS: usize = 200;
-
-/// A namespace that its name lets a tenant claim, or that an administrator announced.
-struct Candidate<'a> {
-    name: String,
-    live: Option<&'a Namespace>,
-    /// Whether it is recorded as one beyond the quota.
-    is_recorded: bool,
-    may_have: bool,
-}
-
-/// What an attempt to claim a namespace changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClaimEffect {
-    /// A row was written, so the next run has other namespaces to claim.
-    Recorded,
-    /// No row was written.
-    Nothing,
-    /// No further namespace beyond the quota can be recorded, so a run for these would change
-    /// nothing.
-    Full,
-}
 
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +50,8 @@ pub(super) struct TenantNamespaces {
     pub(super) relabelled: Vec<String>,
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
-    /// Those that a later run claims, because one claims [`MAX_CLAIMS`] at most.
+    /// Those that a later run claims, because one claims
+    /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most.
     pub(super) unclaimed: Vec<String>,
     /// Those whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
@@ -279,83 +249,8 @@ impl TenantController {
             }
         }
         // After the others, because one that is gone may leave room.
-        let open =
-            if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
-        let (mut candidates, mut refused) = (Vec::new(), Vec::new());
-        for (name, known, live) in to_claim {
-            // Owners may have made any number of them.
-            tokio::task::consume_budget().await;
-            let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
-            let may_have = self.may_have(tenant, &name, &open);
-            if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
-                refused.push(name);
-            } else {
-                candidates.push(Candidate { name, live, is_recorded, may_have });
-            }
-        }
-        // A tenant that was made again cannot claim the namespaces of the earlier one.
-        let unrecorded = candidates.iter().filter(|it| !it.is_recorded);
-        let names: Vec<String> = unrecorded
-            .filter(|it| !moves.contains_key(&it.name))
-            .map(|it| it.name.clone())
-            .collect();
-        let held = self.tenants.held_by_others(row.id, &names).await?;
-        let (mut claims, mut is_full) = (0, false);
-        for Candidate { name, live, is_recorded, may_have } in candidates {
-            if held.contains_key(&name) {
-                namespaces.conflicts.push(name);
-                continue;
-            }
-            if is_full || is_recorded && !namespaces.over_quota.is_empty() {
-                namespaces.over_quota.push(name);
-                continue;
-            }
-            if claims == MAX_CLAIMS {
-                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
-                    .push(name);
-                continue;
-            }
-            if let (Some(announced), Some(live)) = (moves.get(&name), live)
-                && let Some(begun) = self.receive((row, tenant), announced, live).await?
-            {
-                namespaces.incoming.insert(name.clone(), begun);
-            }
-            let may_claim = namespaces.incoming.contains_key(&name)
-                || may_have && (is_recorded || !self.is_of_a_move(&name, live).await?);
-            if !may_claim {
-                refused.push(name);
-                continue;
-            }
-            match self.claim(row, tenant, name, is_recorded, &mut namespaces).await? {
-                ClaimEffect::Recorded => claims += 1,
-                ClaimEffect::Nothing => {}
-                ClaimEffect::Full => is_full = true,
-            }
-        }
-        self.queue_tenants(held.into_values()).await?;
-        self.queue_holders(row, &refused[..refused.len().min(MAX_CLAIMS)]).await?;
-        namespaces.conflicts.extend(refused);
+        self.claim_all((row, tenant), to_claim, &moves, &mut namespaces).await?;
         Ok(namespaces)
-    }
-
-    /// Whether a namespace with the label of a tenant may be its own, by its name and the names of
-    /// the other tenants.
-    fn may_have(&self, tenant: &Tenant, name: &str, open: &BTreeSet<TenantName>) -> bool {
-        if check_namespace_name(tenant, name, &self.settings).is_err() {
-            return false;
-        }
-        let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
-        owner.is_none_or(|owner| owner == tenant.name)
-    }
-
-    /// Whether a namespace takes part in a move, or did. Only the move itself gives such a namespace
-    /// to a tenant, or its labels alone would be enough.
-    async fn is_of_a_move(
-        &self,
-        name: &str,
-        live: Option<&Namespace>,
-    ) -> Result<bool, ReconcileError> {
-        Ok(live.is_some_and(has_label_of_a_move) || self.tenants.move_of(name).await?.is_some())
     }
 
     /// The row of a namespace, unless a request claimed a namespace that has the label of a move. It
@@ -374,69 +269,6 @@ impl TenantController {
         }
         Ok(known)
     }
-
-    /// Adds the open tenants that have these namespaces to the queue, because they may not know that
-    /// the label of a namespace changed.
-    async fn queue_holders(
-        &self,
-        row: &TenantRow,
-        namespaces: &[String],
-    ) -> Result<(), ReconcileError> {
-        let held = self.tenants.held_by_others(row.id, namespaces).await?;
-        self.queue_tenants(held.into_values()).await
-    }
-
-    /// Adds those of these tenants that are open to the queue.
-    async fn queue_tenants(
-        &self,
-        tenants: impl Iterator<Item = Uuid>,
-    ) -> Result<(), ReconcileError> {
-        let tenants: Vec<Uuid> = tenants.collect::<BTreeSet<_>>().into_iter().collect();
-        for name in self.tenants.names_of(&tenants).await? {
-            self.queue.add(name);
-        }
-        Ok(())
-    }
-
-    /// Claims a namespace, or records that it is beyond the quota.
-    async fn claim(
-        &self,
-        row: &TenantRow,
-        tenant: &Tenant,
-        name: String,
-        is_recorded: bool,
-        namespaces: &mut TenantNamespaces,
-    ) -> Result<ClaimEffect, ReconcileError> {
-        let mut effect = ClaimEffect::Nothing;
-        let quota = tenant.namespace_options.quota;
-        match self.tenants.claim_namespace(row.id, &name, None, quota).await? {
-            Claim::Created => {
-                tracing::info!(tenant = %row.name, namespace = name, "namespace claimed");
-                namespaces.allowed.insert(name, NamespaceStatus::Creating);
-                effect = ClaimEffect::Recorded;
-            }
-            Claim::Exists(claimed) if claimed.status.counts() => {
-                effect = ClaimEffect::Recorded;
-                namespaces.allowed.insert(name, claimed.status);
-            }
-            Claim::Exists(_) | Claim::OtherTenant => {
-                self.queue_holders(row, std::slice::from_ref(&name)).await?;
-                namespaces.conflicts.push(name);
-            }
-            Claim::QuotaExceeded { used, quota } => {
-                if !is_recorded {
-                    let recorded = self.tenants.record_over_quota(row.id, &name).await?;
-                    effect = if recorded { ClaimEffect::Recorded } else { ClaimEffect::Full };
-                    tracing::warn!(
-                        tenant = %row.name, namespace = name, used, quota,
-                        "namespace beyond the quota of its tenant: nobody has rights in it"
-                    );
-                }
-                namespaces.over_quota.push(name);
-            }
-        }
-        Ok(effect)
-    }
 }
 
 #[cfg(test)]
@@ -444,12 +276,14 @@ mod tests {
     use NamespaceStatus::{Active, Creating, Gone, Orphaned, OverQuota, Terminating};
     use serde_json::json;
     use tenant_shared::TENANT_LABEL;
+    use uuid::Uuid;
 
     use super::*;
     use crate::{
         audit::{self, Action},
         cluster::Object,
-        tenant_controller::testing::Fixture,
+        tenant::Claim,
+        tenant_controller::{claims::MAX_CLAIMS, testing::Fixture},
         testing::{On, on_both_engines},
     };
 
