@@ -351,6 +351,7 @@ impl PartBuilder<'_> {
     fn build_users(&self, identity: &Identity, workspaces: &Workspaces) -> Users {
         Users::new(user::Dependencies {
             db: self.shares.authority.clone(),
+            refusals: self.shares.signed_in.clone(),
             clock: self.clock.clone(),
             identity: identity.with_db(&self.shares.authority),
             workspaces: workspaces.clone(),

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -198,8 +199,16 @@ pub async fn record_in_own_tx(db: &Db, clock: &Clock, event: Event) -> sqlx::Res
     tx.commit().await
 }
 
-/// Records a refused request in a transaction of its own, with the text of its error as the reason. The
-/// row is written although the client disconnects meanwhile.
+/// Refusals that are recorded concurrently. A client may have any number of requests refused, and
+/// disconnect each time.
+const MAX_CONCURRENT_REFUSALS: usize = 64;
+
+/// Permits to record refusals, of all services of this process.
+static REFUSALS: Semaphore = Semaphore::const_new(MAX_CONCURRENT_REFUSALS);
+
+/// Records a refused request in a transaction of its own, with the text of its error as the reason. Once
+/// fewer than 64 others are being recorded, the row is written although the client disconnects
+/// meanwhile.
 ///
 /// # Errors
 /// The database failed.
@@ -209,11 +218,26 @@ pub async fn record_refusal(
     event: Event,
     refusal: &(dyn std::fmt::Display + Sync),
 ) -> sqlx::Result<()> {
+    record_refusal_with(&REFUSALS, (db, clock), event, refusal).await
+}
+
+async fn record_refusal_with(
+    permits: &'static Semaphore,
+    (db, clock): (&Db, &Clock),
+    event: Event,
+    refusal: &(dyn std::fmt::Display + Sync),
+) -> sqlx::Result<()> {
+    // A request that waits here ends with its client, so the tasks are bounded.
+    let permit = permits.acquire().await.map_err(|_| sqlx::Error::WorkerCrashed)?;
     let event =
         Event { outcome: EventOutcome::Refused, reason: Some(refusal.to_string()), ..event };
     let (db, clock) = (db.clone(), clock.clone());
     let recorded = spawn_in_request_context(
-        async move { record_in_own_tx(&db, &clock, event).await }.in_current_span(),
+        async move {
+            let _permit = permit;
+            record_in_own_tx(&db, &clock, event).await
+        }
+        .in_current_span(),
     );
     recorded.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
 }

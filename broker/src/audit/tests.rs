@@ -14,6 +14,7 @@ on_both_engines!(
     filters_narrow_and_are_exact,
     pages_show_every_row_once_newest_first,
     new_rows_between_two_pages_do_not_shift_the_pages,
+    a_client_that_disconnects_leaves_a_bounded_number_of_refusals_to_record,
 );
 
 async fn append(storage: &Storage, event: Event) -> Uuid {
@@ -200,4 +201,25 @@ async fn new_rows_between_two_pages_do_not_shift_the_pages(on: On) {
     })
     .await;
     assert_eq!(seen, reversed(&written));
+}
+
+async fn a_client_that_disconnects_leaves_a_bounded_number_of_refusals_to_record(on: On) {
+    let permits: &Semaphore = Box::leak(Box::new(Semaphore::new(0)));
+    let storage = Storage::new(on).await;
+    let record = || {
+        let event = Event::success(Action::SignOut);
+        record_refusal_with(permits, (&storage.db, &storage.clock), event, &"no")
+    };
+    let rows = "SELECT COUNT(*) FROM audit_logs WHERE outcome = 'refused'";
+    let moment = std::time::Duration::from_millis(20);
+    let disconnected = tokio::time::timeout(moment, record()).await;
+    assert!(disconnected.is_err(), "as many as may be are being recorded");
+    permits.add_permits(1);
+    record().await.unwrap();
+    assert_eq!(storage.number(rows).await, 1, "that of the client that stayed");
+    // The permit returns with the end of the transaction.
+    let begun = tokio::time::timeout(std::time::Duration::ZERO, record()).await;
+    let (written, permit) = (begun.is_ok(), permits.acquire().await.unwrap());
+    assert_eq!(storage.number(rows).await, 2, "written before the answer: {written}");
+    permit.forget();
 }

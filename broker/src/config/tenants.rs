@@ -133,7 +133,7 @@ pub(super) fn read(s: &mut Settings) -> TenantSettings {
     let settings = TenantSettings {
         enabled: ENABLED.read(s),
         cluster_roles: CLUSTER_ROLES.read(s),
-        protected_names: PROTECTED_NAMES.read(s),
+        protected_names: PROTECTED_NAMES.read(s).into(),
         free_names: FREE_NAMES.read(s),
         write: WRITE.read(s),
         direct_namespaces: DIRECT_NAMESPACES.read(s),
@@ -288,7 +288,7 @@ mod tests {
         let expected = TenantSettings {
             enabled: true,
             cluster_roles: vec![role("admin"), role("view")],
-            protected_names: "^(kube-.*|monitoring)$".to_owned(),
+            protected_names: "^(kube-.*|monitoring)$".to_owned().into(),
             free_names: true,
             write: true,
             direct_namespaces: true,

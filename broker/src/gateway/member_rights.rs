@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt as _, stream};
+
 use super::{
     Gateway,
     cancel::CloseReason,
@@ -18,36 +20,44 @@ use super::{
     request_rights::{RequestRights, Scope},
     role_changes::{MAX_WITHDRAWAL_TIMEOUT, RoleChanges},
     streams::{MemberNamespace, StreamInfo},
-    tenant_watcher::{INTERVAL, MAX_COMPARED_AT_ONCE, OVERLAP_MS},
+    tenant_watcher::{INTERVAL, MAX_OUT_OF_DATE, OVERLAP_MS},
 };
 use crate::{
     base::{
         clock::ticks,
         db::{OPERATION_TIMEOUT, within},
     },
-    identity::Caller,
     tenant::TenantName,
     tenant_operations::{CallerTenants, TenantOperations},
 };
-use futures_util::{StreamExt as _, stream};
 
 /// How often the roles of all members with open requests are compared. The clock of a replica may be
 /// so far from this one's that a look back misses the change of a person.
 const ALL_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How long the comparisons of one look may take. The next look makes the others.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Members who are compared at once. Each uses a connection of those for suspensions, of which there
+/// are few.
+const MAX_COMPARED_AT_ONCE: usize = 2;
+
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
     pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
+        let tenants = tenants.on_authority();
         let mut ticks = ticks(INTERVAL);
         let mut role_changes = RoleChanges::default();
         // The RoleBindings may not have followed a change from before the start.
         let look_back = i64::try_from(MAX_WITHDRAWAL_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
         let mut looked_at = self.clock.now_ms().saturating_sub(look_back);
-        let mut next_all = Instant::now() + ALL_INTERVAL;
         loop {
             ticks.tick().await;
             let (now_ms, now) = (self.clock.now_ms(), Instant::now());
             role_changes.tenants(tenants.revision(), || tenants.all(), now);
+            // First, because the rest waits for the database.
+            self.close_due(&mut role_changes, &tenants, now);
+            self.close_overdue(now);
             // After an outage of the database the look reaches back to the last one.
             let since = looked_at - OVERLAP_MS;
             let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
@@ -58,77 +68,257 @@ impl Gateway {
                 }
                 Err(_) => BTreeSet::new(),
             };
-            let is_all = now >= next_all;
-            if is_all {
-                next_all = now + ALL_INTERVAL;
-            }
-            let is_due =
-                |rights: &RequestRights, revision| is_all || rights.is_due(revision, &changed);
-            let mut closed = self.close_reduced(&tenants, is_due).await;
-            let is_reconciled = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
-            let due = role_changes.take_due(Instant::now(), is_reconciled);
-            if !due.is_empty() {
-                closed += self.close_requests_of_members(|info, member| {
-                    let MemberNamespace { tenant, began_at, .. } = &**member;
-                    due.iter().any(|change| change.concerns(info.user, tenant, *began_at))
-                });
-            }
-            if closed > 0 {
-                tracing::info!(
-                    streams = closed,
-                    "streams closed because members of tenants lost roles"
-                );
-            }
+            let (revision, found_at) = (tenants.revision(), Instant::now());
+            let is_due = |rights: &RequestRights| {
+                let is_due = rights.is_due(revision, &changed);
+                if is_due {
+                    rights.set_due(found_at, true);
+                }
+                is_due
+            };
+            let comparisons = self.close_reduced(&tenants, is_due);
+            let _ = tokio::time::timeout(LOOK_TIMEOUT, comparisons).await;
         }
     }
 
-    /// Closes the requests whose members lost a role; returns their number.
+    /// Compares the roles of all members with open requests at an interval, until the task is aborted.
+    /// It is a task of its own, because the looks for changes must not wait for it.
+    pub(super) async fn sweep_member_rights(self, tenants: TenantOperations) {
+        let tenants = tenants.on_authority();
+        let mut ticks = ticks(ALL_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            let comparisons = self.close_reduced(&tenants, |rights| {
+                rights.set_due(now, false);
+                true
+            });
+            let _ = tokio::time::timeout(MAX_OUT_OF_DATE, comparisons).await;
+        }
+    }
+
+    /// Closes the requests that began before the RoleBindings followed a change.
+    fn close_due(&self, role_changes: &mut RoleChanges, tenants: &TenantOperations, now: Instant) {
+        let is_reconciled = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
+        let due = role_changes.take_due(now, is_reconciled);
+        if due.is_empty() {
+            return;
+        }
+        self.close_requests_of_members(|info, member| {
+            let MemberNamespace { tenant, began_at, .. } = &**member;
+            due.iter().any(|change| change.concerns(info.user, tenant, *began_at))
+        });
+    }
+
+    /// Closes the requests of members whose roles could not be compared for a minute; returns their
+    /// number.
+    fn close_overdue(&self, now: Instant) -> usize {
+        let closed = self.streams.close(CloseReason::TenantsOutOfDate, |info| {
+            let member = info.member_namespace.as_ref();
+            member.is_some_and(|member| member.rights.is_overdue(MAX_OUT_OF_DATE, now))
+        });
+        if closed > 0 {
+            tracing::warn!(
+                streams = closed,
+                "streams of members closed because the broker cannot read their roles"
+            );
+        }
+        closed
+    }
+
+    /// Compares the roles of members, and closes the requests of those who lost one as soon as that is
+    /// known. A comparison that fails stays due.
     async fn close_reduced(
         &self,
         tenants: &TenantOperations,
-        is_due: impl Fn(&RequestRights, u64) -> bool,
-    ) -> usize {
-        let members = self.streams.members();
-        let revision = tenants.revision();
-        let due: HashMap<Scope, Caller> = members
-            .iter()
-            .map(|member| &member.rights)
-            .filter(|rights| is_due(rights, revision))
-            .map(|rights| (rights.scope(), rights.caller().clone()))
-            .collect();
-        let reads: Vec<_> = due
+        is_due: impl Fn(&RequestRights) -> bool,
+    ) {
+        let (mut scopes, mut due) = (HashMap::<Scope, Vec<_>>::new(), HashSet::new());
+        for member in self.streams.members() {
+            let scope = member.rights.scope();
+            if is_due(&member.rights) {
+                due.insert(scope);
+            }
+            scopes.entry(scope).or_default().push(member);
+        }
+        let comparisons: Vec<_> = scopes
             .into_iter()
-            .map(|(scope, caller)| async move {
+            .filter(|(scope, _)| due.contains(scope))
+            .map(|(_, members)| async move {
+                let caller = members.first()?.rights.caller().clone();
+                let read_at = Instant::now();
                 let read = Box::pin(tenants_of(tenants, &caller));
-                let result = tokio::time::timeout(OPERATION_TIMEOUT, read).await;
-                // The next look asks again. Streams end if the database stays away.
-                Some((scope, result.ok()?.ok()??))
+                let now = tokio::time::timeout(OPERATION_TIMEOUT, read).await.ok()?.ok()??;
+                self.close_reduced_of(&members, &now, read_at);
+                Some(())
             })
             .collect();
-        let now: HashMap<Scope, CallerTenants> = stream::iter(reads)
+        stream::iter(comparisons)
             .buffer_unordered(MAX_COMPARED_AT_ONCE)
-            .filter_map(std::future::ready)
-            .collect()
+            .for_each(|_| std::future::ready(()))
             .await;
-        let mut reduced = HashSet::new();
-        for member in &members {
-            let Some(now) = now.get(&member.rights.scope()) else { continue };
-            if member.rights.compare(now.roles.get(&member.tenant), now.revision) {
-                reduced.insert(Arc::as_ptr(member));
-            }
-        }
-        if reduced.is_empty() {
-            return 0;
-        }
-        self.close_requests_of_members(|_, member| reduced.contains(&Arc::as_ptr(member)))
     }
 
+    /// Closes those of the requests of one scope whose member lost a role.
+    fn close_reduced_of(
+        &self,
+        members: &[Arc<MemberNamespace>],
+        now: &CallerTenants,
+        read_at: Instant,
+    ) {
+        let reduced: HashSet<_> = members
+            .iter()
+            .filter(|member| {
+                let roles = now.roles.get(&member.tenant);
+                member.rights.compare(roles, (now.revision, read_at))
+            })
+            .map(Arc::as_ptr)
+            .collect();
+        if !reduced.is_empty() {
+            self.close_requests_of_members(|_, member| reduced.contains(&Arc::as_ptr(member)));
+        }
+    }
+
+    /// Closes requests of members who lost a role.
     fn close_requests_of_members(
         &self,
         is_lost: impl Fn(&StreamInfo, &Arc<MemberNamespace>) -> bool,
-    ) -> usize {
-        self.streams.close(CloseReason::RoleLost, |info| {
+    ) {
+        let closed = self.streams.close(CloseReason::RoleLost, |info| {
             info.member_namespace.as_ref().is_some_and(|member| is_lost(info, member))
+        });
+        if closed > 0 {
+            tracing::info!(
+                streams = closed,
+                "streams closed because members of tenants lost roles"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::atomic::AtomicBool};
+
+    use tenant_shared::Role;
+
+    use super::*;
+    use crate::{
+        base::{db::ConnectionShares, telemetry::Metrics},
+        cluster::Watched,
+        gateway::tests::{gateway, stream_info},
+        identity::{Caller, PersonRules},
+        tenant::{ApiGroup, NamespaceFeed, TenantCache, TenantFeed, TenantSettings},
+        tenant_controller::{self, TenantController},
+        tenant_operations,
+        testing::{On, Storage, on_both_engines},
+        tier::Tiers,
+    };
+
+    on_both_engines!(
+        roles_are_compared_without_the_connections_of_requests,
+        a_stream_ends_if_its_roles_cannot_be_compared_for_a_minute,
+    );
+
+    /// Operations on the Tenants of a cluster without any.
+    async fn operations(
+        storage: &Storage,
+        gateway: &Gateway,
+        shares: &ConnectionShares,
+    ) -> TenantOperations {
+        let cache = TenantCache::default();
+        for group in ApiGroup::ALL {
+            TenantFeed::new(cache.clone(), group).not_served();
+        }
+        let mut namespaces = NamespaceFeed::new(cache.clone());
+        namespaces.visit(&Watched::Listing);
+        namespaces.visit(&Watched::Listed);
+        let (cluster, workspaces) = (storage.no_cluster().await, storage.workspaces().await);
+        let (clock, metrics) = (storage.clock.clone(), Metrics::default());
+        let (person_rules, settings) = (PersonRules::default(), TenantSettings::default());
+        let tiers = Tiers::new(BTreeMap::new());
+        let controller = TenantController::new(tenant_controller::Dependencies {
+            db: shares.authority.clone(),
+            clock: clock.clone(),
+            cluster: cluster.clone(),
+            cache: cache.clone(),
+            workspaces: workspaces.with_db(&shares.authority),
+            person_rules: person_rules.clone(),
+            settings: settings.clone(),
+            tiers: tiers.clone(),
+            metrics: metrics.clone(),
+            resync_interval: Duration::from_mins(1),
+        });
+        TenantOperations::new(tenant_operations::Dependencies {
+            db: shares.signed_in.clone(),
+            authority: shares.authority.clone(),
+            clock,
+            metrics,
+            cluster,
+            controller: Arc::new(controller),
+            cache,
+            workspaces: workspaces.with_db(&shares.signed_in),
+            tokens: gateway.tokens.clone(),
+            person_rules,
+            settings,
+            default_tier: "basic".to_owned(),
+            tiers,
         })
+    }
+
+    /// A stream of a member who had a role in a tenant.
+    fn stream_of_member(storage: &Storage) -> StreamInfo {
+        let caller = Caller::for_tests(&storage.clock, stream_info().user, Role::User);
+        let roles = Arc::new(BTreeSet::from(["admin".parse().unwrap()]));
+        let member = MemberNamespace {
+            namespace: "solar-a".to_owned(),
+            tenant: "solar".parse().unwrap(),
+            was_known: AtomicBool::new(true),
+            began_at: Instant::now(),
+            rights: RequestRights::new(caller, (roles, 0)),
+        };
+        StreamInfo { member_namespace: Some(Arc::new(member)), ..stream_info() }
+    }
+
+    async fn roles_are_compared_without_the_connections_of_requests(on: On) {
+        let storage = Storage::new(on).await;
+        let gateway = gateway(&storage).await;
+        let shares = storage.database.shares().await;
+        let tenants = operations(&storage, &gateway, &shares).await;
+        let stream = gateway.streams.register(stream_of_member(&storage));
+        shares.signed_in.close().await;
+        tenants.persons_changed_since(0).await.unwrap_err();
+        gateway.close_reduced(&tenants, |_| true).await;
+        assert_eq!(stream.cancel_handle().reason(), None, "the roles could not be read");
+        let tenants = tenants.on_authority();
+        tenants.persons_changed_since(0).await.unwrap();
+        gateway.close_reduced(&tenants, |_| false).await;
+        assert_eq!(stream.cancel_handle().reason(), None, "it was not due");
+        gateway.close_reduced(&tenants, |_| true).await;
+        assert_eq!(stream.cancel_handle().reason(), Some(CloseReason::RoleLost));
+        shares.close().await;
+    }
+
+    async fn a_stream_ends_if_its_roles_cannot_be_compared_for_a_minute(on: On) {
+        let storage = Storage::new(on).await;
+        let gateway = gateway(&storage).await;
+        let shares = storage.database.shares().await;
+        let tenants = operations(&storage, &gateway, &shares).await;
+        let stream = gateway.streams.register(stream_of_member(&storage));
+        let personal = gateway.streams.register(stream_info());
+        shares.close().await;
+        let start = Instant::now();
+        assert_eq!(gateway.close_overdue(start + 2 * MAX_OUT_OF_DATE), 0, "nothing is due");
+        let look = |rights: &RequestRights| {
+            rights.set_due(start, true);
+            true
+        };
+        gateway.close_reduced(&tenants.on_authority(), look).await;
+        let almost = MAX_OUT_OF_DATE.saturating_sub(Duration::from_secs(1));
+        assert_eq!(gateway.close_overdue(start + almost), 0);
+        assert_eq!(gateway.close_overdue(start + MAX_OUT_OF_DATE), 1);
+        let reason = stream.cancel_handle().reason();
+        assert_eq!(reason, Some(CloseReason::TenantsOutOfDate));
+        assert_eq!(personal.cancel_handle().reason(), None);
     }
 }

@@ -243,7 +243,8 @@ impl Gateway {
         if let Some(tenants) = watcher.tenants.clone() {
             tasks.spawn(watcher.clone().watch_tenants(tenants.clone()));
             tasks.spawn(watcher.clone().watch_moves(tenants.clone()));
-            tasks.spawn(watcher.clone().watch_member_rights(tenants));
+            tasks.spawn(watcher.clone().watch_member_rights(tenants.clone()));
+            tasks.spawn(watcher.clone().sweep_member_rights(tenants));
         }
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());

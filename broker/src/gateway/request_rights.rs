@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use uuid::Uuid;
@@ -30,6 +31,19 @@ struct Had {
     roles: Arc<BTreeSet<ClusterRoleName>>,
     /// The revision of the Tenants with which they were compared last.
     revision: u64,
+    /// `None` after a comparison.
+    due: Option<Due>,
+}
+
+/// A comparison that is to be made.
+#[derive(Debug)]
+struct Due {
+    /// Since when there was none.
+    since: Instant,
+    /// When it was last found to be due. A comparison of what was read before does not count.
+    latest: Instant,
+    /// Whether the next look makes it. Others are left to the sweep.
+    is_urgent: bool,
 }
 
 impl RequestRights {
@@ -38,7 +52,7 @@ impl RequestRights {
         caller: Caller,
         (roles, revision): (Arc<BTreeSet<ClusterRoleName>>, u64),
     ) -> Self {
-        Self { caller, had: Mutex::new(Had { roles, revision }) }
+        Self { caller, had: Mutex::new(Had { roles, revision, due: None }) }
     }
 
     /// The member.
@@ -53,18 +67,43 @@ impl RequestRights {
 
     /// Whether a Tenant or the person may have changed since the roles were compared.
     pub(super) fn is_due(&self, revision: u64, changed: &BTreeSet<Uuid>) -> bool {
-        self.had().revision != revision || changed.contains(&self.caller.user_id())
+        let had = self.had();
+        had.revision != revision
+            || had.due.as_ref().is_some_and(|due| due.is_urgent)
+            || changed.contains(&self.caller.user_id())
     }
 
-    /// Compares with the roles that the Tenants of a revision give. Returns whether the member lost
-    /// one. Others are added, because the request may have begun after the member had them.
+    /// Records that the roles are to be compared with what is read from now on.
+    pub(super) fn set_due(&self, now: Instant, is_urgent: bool) {
+        let mut had = self.had();
+        let due = had.due.get_or_insert(Due { since: now, latest: now, is_urgent });
+        due.latest = due.latest.max(now);
+        due.is_urgent |= is_urgent;
+    }
+
+    /// Whether the roles have not been compared for `max_age` although that was due.
+    pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
+        let had = self.had();
+        had.due.as_ref().is_some_and(|due| now.saturating_duration_since(due.since) >= max_age)
+    }
+
+    /// Compares with the roles that the Tenants of a revision give, as read since `read_at`. Returns
+    /// whether the member lost one. Others are added, because the request may have begun after the
+    /// member had them.
     pub(super) fn compare(
         &self,
         roles: Option<&Arc<BTreeSet<ClusterRoleName>>>,
-        revision: u64,
+        (revision, read_at): (u64, Instant),
     ) -> bool {
         let mut had = self.had();
+        // The sweep and the look for changes overlap.
+        if revision < had.revision {
+            return false;
+        }
         had.revision = revision;
+        if had.due.as_ref().is_some_and(|due| due.latest <= read_at) {
+            had.due = None;
+        }
         let Some(roles) = roles else { return !had.roles.is_empty() };
         let is_lost = !had.roles.is_subset(roles);
         if !is_lost {
@@ -90,6 +129,10 @@ mod tests {
         Arc::new(names.iter().map(|name| name.parse().unwrap()).collect())
     }
 
+    fn at(revision: u64) -> (u64, Instant) {
+        (revision, Instant::now())
+    }
+
     fn rights(user: u128, names: &[&str]) -> RequestRights {
         let caller = Caller::for_tests(&Clock::system(), Uuid::from_u128(user), Role::User);
         RequestRights::new(caller, (roles(names), 7))
@@ -105,17 +148,18 @@ mod tests {
             (None, true),
         ] {
             let rights = rights(1, &["admin", "view"]);
-            assert_eq!(rights.compare(now.as_ref(), 8), expected, "{now:?}");
+            assert_eq!(rights.compare(now.as_ref(), at(8)), expected, "{now:?}");
         }
-        assert!(!rights(1, &[]).compare(None, 8), "owners of other objects may have given it");
+        assert!(!rights(1, &[]).compare(None, at(8)), "owners of other objects may have given it");
     }
 
     /// The broker may have learned of a role after the API server.
     #[test]
     fn a_role_that_is_given_later_can_be_lost() {
         let rights = rights(1, &["view"]);
-        assert!(!rights.compare(Some(&roles(&["admin", "view"])), 8));
-        assert!(rights.compare(Some(&roles(&["view"])), 9));
+        assert!(!rights.compare(Some(&roles(&["admin", "view"])), at(8)));
+        assert!(!rights.compare(Some(&roles(&["view"])), at(7)), "it was read before");
+        assert!(rights.compare(Some(&roles(&["view"])), at(9)));
     }
 
     #[test]
@@ -125,7 +169,23 @@ mod tests {
         assert!(!rights.is_due(7, &users(2)));
         assert!(rights.is_due(7, &users(1)));
         assert!(rights.is_due(8, &users(2)));
-        rights.compare(Some(&roles(&["view"])), 8);
+        rights.compare(Some(&roles(&["view"])), at(8));
         assert!(!rights.is_due(8, &users(2)));
+    }
+
+    #[test]
+    fn a_comparison_is_due_until_roles_that_were_read_later_are_compared() {
+        let (rights, start) = (rights(1, &["view"]), Instant::now());
+        let (nobody, minute) = (BTreeSet::new(), Duration::from_mins(1));
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let compare = |read_at| assert!(!rights.compare(Some(&roles(&["view"])), (7, read_at)));
+        rights.set_due(after(0), false);
+        assert!(!rights.is_due(7, &nobody), "that of the sweep");
+        rights.set_due(after(10), true);
+        compare(after(5));
+        assert!(rights.is_due(7, &nobody), "the roles were read before the change");
+        assert!(!rights.is_overdue(minute, after(59)) && rights.is_overdue(minute, after(60)));
+        compare(after(10));
+        assert!(!rights.is_due(7, &nobody) && !rights.is_overdue(minute, after(600)));
     }
 }

@@ -50,7 +50,7 @@ const MOVES_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long the broker may not know changes of Tenants and their namespaces until requests of members
 /// end that may outlive their right, and how long streams last from then on.
-const MAX_OUT_OF_DATE: Duration = Duration::from_mins(1);
+pub(super) const MAX_OUT_OF_DATE: Duration = Duration::from_mins(1);
 
 /// The watches that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ pub use parse::{
 };
 pub use pattern::{Pattern, PatternError};
 pub use rights::{ListGrant, Reason, Rights, rights_of};
-pub use settings::TenantSettings;
+pub use settings::{ProtectedNames, TenantSettings};
 pub use shares::{
     ObservedQuota, QuotaChange, ShareKind, limit_without_growth, lower_shares, raise_shares,
 };

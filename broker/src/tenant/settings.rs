@@ -1,5 +1,8 @@
 //! Settings of tenants (`tenants.*`), as `config` reads them.
 
+use std::ops::Deref;
+
+use regex::Regex;
 use tenant_shared::NAMESPACE_DELETER_ROLE;
 
 use super::ClusterRoleName;
@@ -21,9 +24,8 @@ pub struct TenantSettings {
     pub enabled: bool,
     /// The ClusterRoles that the broker may bind in namespaces of tenants.
     pub cluster_roles: Vec<ClusterRoleName>,
-    /// Names of namespaces that no tenant gets: a regular expression of RE2, matched as a part of
-    /// the name.
-    pub protected_names: String,
+    /// Names of namespaces that no tenant gets.
+    pub protected_names: ProtectedNames,
     /// Whether a Tenant may have namespaces that do not begin with its name
     /// (`spec.namespaceOptions.forceTenantPrefix: false`).
     pub free_names: bool,
@@ -47,7 +49,7 @@ impl Default for TenantSettings {
             enabled: false,
             // The unit test shows that all of them are names.
             cluster_roles: roles.filter_map(|role| role.parse().ok()).collect(),
-            protected_names: DEFAULT_PROTECTED_NAMES.to_owned(),
+            protected_names: DEFAULT_PROTECTED_NAMES.to_owned().into(),
             free_names: false,
             write: false,
             direct_namespaces: false,
@@ -58,9 +60,56 @@ impl Default for TenantSettings {
     }
 }
 
+/// A regular expression of RE2 that is matched as a part of names, compiled once.
+#[derive(Clone, Debug)]
+pub struct ProtectedNames {
+    pattern: String,
+    /// `None` if the pattern is invalid.
+    compiled: Option<Regex>,
+}
+
+impl ProtectedNames {
+    /// Whether the expression matches a name. The configuration is checked when it is read; an
+    /// invalid expression matches every name.
+    pub fn matches(&self, name: &str) -> bool {
+        self.compiled.as_ref().is_none_or(|compiled| compiled.is_match(name))
+    }
+}
+
+impl From<String> for ProtectedNames {
+    fn from(pattern: String) -> Self {
+        Self { compiled: Regex::new(&pattern).ok(), pattern }
+    }
+}
+
+/// The expression.
+impl Deref for ProtectedNames {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.pattern
+    }
+}
+
+impl PartialEq for ProtectedNames {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+    }
+}
+
+impl Eq for ProtectedNames {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn protected_names_are_matched_as_parts_and_an_invalid_expression_protects_all() {
+        let matches = |pattern: &str, name| ProtectedNames::from(pattern.to_owned()).matches(name);
+        assert!(matches("kube-", "my-kube-x") && !matches("^kube-", "my-kube-x"));
+        assert!(matches("(", "solar-x"));
+        assert_eq!(&*ProtectedNames::from("^a$".to_owned()), "^a$");
+    }
 
     #[test]
     fn all_default_cluster_roles_are_names() {

@@ -206,15 +206,16 @@ impl TenantController {
         name: &str,
         bindings: &[Object],
     ) -> Result<(), CreateNamespaceError> {
-        let rows = self.tenants.namespaces(row.id).await;
-        if let Ok(rows) = &rows
-            && rows.iter().any(|it| it.name == name && it.status == NamespaceStatus::Active)
+        let current = self.tenants.namespace_row(name).await;
+        if let Ok(Some(current)) = &current
+            && current.tenant_id == row.id
+            && current.status == NamespaceStatus::Active
         {
             return Ok(());
         }
         self.delete_bindings(row, bindings).await;
         let lost = ClusterError::Conflict("its row was changed meanwhile".to_owned());
-        Err(unfinished(name, rows.err().map_or_else(|| lost.into(), ReconcileError::from)))
+        Err(unfinished(name, current.err().map_or_else(|| lost.into(), ReconcileError::from)))
     }
 
     /// Checks that the namespace with the name of the home is not somebody else's: nobody has rights

@@ -21,7 +21,7 @@
 //! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
 //! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
-//! | `namespaces`, `members` | which namespaces and persons belong to it |
+//! | `namespaces`, `claims`, `members` | which namespaces and persons belong to it |
 //! | `moves` | namespaces that go from one tenant to another |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
@@ -34,6 +34,7 @@ mod apply;
 mod balance;
 mod basis;
 mod changes;
+mod claims;
 mod cleanup;
 mod close;
 mod converge;

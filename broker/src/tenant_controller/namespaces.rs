@@ -12,10 +12,7 @@
 //! | creating, claimed by a person a while ago, never seen | does not exist | the broker creates it |
 //! | any other | does not exist | gone |
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -23,8 +20,8 @@ use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantName,
-    TenantRow, check_namespace_name, home_name, longest_prefix,
+    Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantRow,
+    home_name,
 };
 
 /// How long a namespace may take to be created by the request that claimed it. After that the
@@ -34,10 +31,6 @@ const CREATION_GRACE: Duration = Duration::from_secs(15);
 /// How long the objects of a namespace are left to the request that claimed it. A run that created
 /// them at the same time would delay the request, because both would have conflicts.
 const REQUEST_GRACE: Duration = Duration::from_secs(2);
-
-/// Namespaces that one run claims, each in a transaction. Owners may create any number at the API
-/// server, and rights that somebody lost are taken away after the claims of a run.
-const MAX_CLAIMS: usize = 200;
 
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +50,8 @@ pub(super) struct TenantNamespaces {
     pub(super) relabelled: Vec<String>,
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
-    /// Those that a later run claims, because one claims [`MAX_CLAIMS`] at most.
+    /// Those that a later run claims, because one claims
+    /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most.
     pub(super) unclaimed: Vec<String>,
     /// Those whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
@@ -255,63 +249,8 @@ impl TenantController {
             }
         }
         // After the others, because one that is gone may leave room.
-        let open =
-            if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
-        let (mut claims, mut refused, mut is_full) = (0, Vec::new(), false);
-        for (name, known, live) in to_claim {
-            let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
-            if is_full || is_recorded && !namespaces.over_quota.is_empty() {
-                namespaces.over_quota.push(name);
-                continue;
-            }
-            if claims == MAX_CLAIMS {
-                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
-                    .push(name);
-                continue;
-            }
-            // The name decides about most conflicts, so these do not use up the claims of the run.
-            let may_have = self.may_have(tenant, &name, &open);
-            if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
-                refused.push(name);
-                continue;
-            }
-            claims += 1;
-            if let (Some(announced), Some(live)) = (moves.get(&name), live)
-                && let Some(begun) = self.receive((row, tenant), announced, live).await?
-            {
-                namespaces.incoming.insert(name.clone(), begun);
-            }
-            let may_claim = namespaces.incoming.contains_key(&name)
-                || may_have && (is_recorded || !self.is_of_a_move(&name, live).await?);
-            if may_claim {
-                is_full = self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
-            } else {
-                refused.push(name);
-            }
-        }
-        self.queue_holders(row, &refused[..refused.len().min(MAX_CLAIMS)]).await?;
-        namespaces.conflicts.extend(refused);
+        self.claim_all((row, tenant), to_claim, &moves, &mut namespaces).await?;
         Ok(namespaces)
-    }
-
-    /// Whether a namespace with the label of a tenant may be its own, by its name and the names of
-    /// the other tenants.
-    fn may_have(&self, tenant: &Tenant, name: &str, open: &BTreeSet<TenantName>) -> bool {
-        if check_namespace_name(tenant, name, &self.settings).is_err() {
-            return false;
-        }
-        let owner = longest_prefix(open, name);
-        owner.is_none_or(|owner| *owner == tenant.name)
-    }
-
-    /// Whether a namespace takes part in a move, or did. Only the move itself gives such a namespace
-    /// to a tenant, or its labels alone would be enough.
-    async fn is_of_a_move(
-        &self,
-        name: &str,
-        live: Option<&Namespace>,
-    ) -> Result<bool, ReconcileError> {
-        Ok(live.is_some_and(has_label_of_a_move) || self.tenants.move_of(name).await?.is_some())
     }
 
     /// The row of a namespace, unless a request claimed a namespace that has the label of a move. It
@@ -330,63 +269,6 @@ impl TenantController {
         }
         Ok(known)
     }
-
-    /// Adds the open tenants that have these namespaces to the queue, because they may not know that
-    /// the label of a namespace changed.
-    async fn queue_holders(
-        &self,
-        row: &TenantRow,
-        namespaces: &[String],
-    ) -> Result<(), ReconcileError> {
-        let mut holders = BTreeSet::new();
-        for namespace in namespaces {
-            let holder = self.tenants.namespace_row(namespace).await?.map(|held| held.tenant_id);
-            holders.extend(holder.filter(|holder| *holder != row.id));
-        }
-        let holders: Vec<_> = holders.into_iter().collect();
-        for name in self.tenants.names_of(&holders).await? {
-            self.queue.add(name);
-        }
-        Ok(())
-    }
-
-    /// Claims a namespace, or records that it is beyond the quota. Returns whether no further one can
-    /// be recorded, so that a run for these would change nothing.
-    async fn claim(
-        &self,
-        row: &TenantRow,
-        tenant: &Tenant,
-        name: String,
-        is_recorded: bool,
-        namespaces: &mut TenantNamespaces,
-    ) -> Result<bool, ReconcileError> {
-        let mut is_full = false;
-        let quota = tenant.namespace_options.quota;
-        match self.tenants.claim_namespace(row.id, &name, None, quota).await? {
-            Claim::Created => {
-                tracing::info!(tenant = %row.name, namespace = name, "namespace claimed");
-                namespaces.allowed.insert(name, NamespaceStatus::Creating);
-            }
-            Claim::Exists(claimed) if claimed.status.counts() => {
-                namespaces.allowed.insert(name, claimed.status);
-            }
-            Claim::Exists(_) | Claim::OtherTenant => {
-                self.queue_holders(row, std::slice::from_ref(&name)).await?;
-                namespaces.conflicts.push(name);
-            }
-            Claim::QuotaExceeded { used, quota } => {
-                if !is_recorded {
-                    is_full = !self.tenants.record_over_quota(row.id, &name).await?;
-                    tracing::warn!(
-                        tenant = %row.name, namespace = name, used, quota,
-                        "namespace beyond the quota of its tenant: nobody has rights in it"
-                    );
-                }
-                namespaces.over_quota.push(name);
-            }
-        }
-        Ok(is_full)
-    }
 }
 
 #[cfg(test)]
@@ -400,7 +282,8 @@ mod tests {
     use crate::{
         audit::{self, Action},
         cluster::Object,
-        tenant_controller::testing::Fixture,
+        tenant::Claim,
+        tenant_controller::{claims::MAX_CLAIMS, testing::Fixture},
         testing::{On, on_both_engines},
     };
 
@@ -425,6 +308,7 @@ mod tests {
     on_both_engines!(
         one_run_claims_a_limited_number_of_namespaces,
         conflicts_leave_the_claims_of_a_run_to_others,
+        namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others,
         a_request_does_not_claim_a_namespace_with_the_label_of_a_move,
     );
 
@@ -486,6 +370,26 @@ mod tests {
         let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
         let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
         assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-z"]);
+        assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
+    }
+
+    /// They come first by name, and can never be claimed.
+    async fn namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others(on: On) {
+        let fixture = Fixture::new(on).await;
+        let earlier = fixture.tenant("solar").await;
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let kept = || (0..MAX_CLAIMS + 50).map(|number| format!("solar-{number:04}"));
+        let live = labelled(kept(), &json!({TENANT_LABEL: "solar"}));
+        for unclaimed in [50, 0] {
+            let claimed = claim(&fixture, &earlier, &tenant(&owners), &live).await;
+            assert_eq!(claimed.unclaimed.len(), unclaimed);
+        }
+        fixture.controller.tenants.close(earlier.id).await.unwrap();
+        let row = fixture.tenant("solar").await;
+        let names = kept().chain(["solar-y".to_owned(), "solar-z".to_owned()]);
+        let live = labelled(names, &json!({TENANT_LABEL: "solar"}));
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-y", "solar-z"]);
         assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
     }
 

@@ -105,7 +105,7 @@ impl TenantController {
         let Some(mut row) = self.tenants.by_id(id).await?.filter(suspended) else {
             return Ok(None);
         };
-        let failures = Box::pin(self.revoke_rights(&row)).await?;
+        let failures = Box::pin(self.revoke_rights(&row)).await;
         if failures.is_empty() {
             let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
             self.advance(&mut row, from, to).await?;
@@ -120,7 +120,7 @@ impl TenantController {
             return Ok(Vec::new());
         }
         tokio::select! {
-            failures = Box::pin(self.revoke_rights(row)) => failures,
+            failures = Box::pin(self.revoke_rights(row)) => Ok(failures),
             () = self.until_status(&row.name, |status| status != TenantStatus::Suspending) => {
                 Ok(Vec::new())
             }
@@ -161,24 +161,21 @@ impl TenantController {
         Ok(())
     }
 
-    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Namespaces
-    /// beyond the quota come last, because there may be any number of them, and nobody has a right in
-    /// them that the broker gave. Returns what failed, for people.
-    async fn revoke_rights(&self, row: &TenantRow) -> Result<Vec<String>, ReconcileError> {
+    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Home and
+    /// members need no rows of namespaces, so they wait for none. Namespaces beyond the quota come
+    /// last, because there may be any number of them, and nobody has a right in them that the broker
+    /// gave. Returns what failed, for people.
+    async fn revoke_rights(&self, row: &TenantRow) -> Vec<String> {
         let home = home_name(&row.name);
-        let rows = self.tenants.namespaces(row.id).await?;
-        let (counted, over_quota): (Vec<_>, Vec<_>) =
-            with_rights(&rows).partition(|namespace| namespace.status.counts());
         let members = self.begin_in_home(row, &home);
-        let requests: Vec<_> = counted
-            .into_iter()
-            .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace)))
-            .collect();
-        let namespaces =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect::<Vec<Begun>>();
-        let ((begun, failure), mut all) = tokio::join!(Box::pin(members), Box::pin(namespaces));
-        all.push(begun);
+        let namespaces = self.begin_in_namespaces(row);
+        let ((begun, failure), namespaces) = tokio::join!(Box::pin(members), Box::pin(namespaces));
         let mut failures: Vec<String> = failure.into_iter().collect();
+        let (rows, mut all) = namespaces.unwrap_or_else(|error| {
+            failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
+            (Vec::new(), Vec::new())
+        });
+        all.push(begun);
         let mut ours = Vec::new();
         for begun in all {
             failures.extend(begun.failures);
@@ -189,8 +186,8 @@ impl TenantController {
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
         failures.extend(results.into_iter().flatten());
-        let requests: Vec<_> = over_quota
-            .into_iter()
+        let requests: Vec<_> = with_rights(&rows)
+            .filter(|namespace| !namespace.status.counts())
             .map(|namespace| self.suspend_over_quota(row, namespace))
             .collect();
         let results: Vec<Vec<String>> =
@@ -201,7 +198,21 @@ impl TenantController {
                 tenant = %row.name, error = failure, "a step of a tenant's suspension is open"
             );
         }
-        Ok(failures)
+        failures
+    }
+
+    /// Begins in all namespaces that are counted. Returns the rows as well.
+    async fn begin_in_namespaces(
+        &self,
+        row: &TenantRow,
+    ) -> sqlx::Result<(Vec<NamespaceRow>, Vec<Begun>)> {
+        let rows = self.tenants.namespaces(row.id).await?;
+        let requests: Vec<_> = with_rights(&rows)
+            .filter(|namespace| namespace.status.counts())
+            .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace)))
+            .collect();
+        let begun = stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        Ok((rows, begun))
     }
 
     /// Labels a namespace beyond the quota, and deletes its bindings. An earlier attempt may have

@@ -13,8 +13,8 @@ use crate::{
     base::clock::timestamp,
     identity::Caller,
     tenant::{
-        CachedTenant, ClusterRoleName, ListGrant, NamespaceRow, NamespaceStatus, Rights,
-        TenantName, TenantRow, TenantStatus,
+        CachedTenant, ClusterRoleName, ListGrant, NamespaceRow, Rights, TenantName, TenantRow,
+        TenantStatus,
     },
 };
 
@@ -89,9 +89,8 @@ impl TenantOperations {
             (None, Some(_)) => Vec::new(),
             (None, None) => return Err(TenantError::NotFound),
         };
-        let known = rows.into_iter().filter(|row| row.status != NamespaceStatus::Gone);
         let quota = cached.as_ref().and_then(|cached| cached.tenant.namespace_options.quota);
-        Ok(TenantNamespaceList { items: known.map(to_api).collect(), quota })
+        Ok(TenantNamespaceList { items: rows.into_iter().map(to_api).collect(), quota })
     }
 
     /// The tenants in which the caller has rights now.

@@ -94,6 +94,7 @@ pub struct Dependencies {
 #[derive(Clone, Debug)]
 pub struct TenantOperations {
     db: Db,
+    authority: Db,
     clock: Clock,
     metrics: Metrics,
     cluster: Cluster,
@@ -119,8 +120,9 @@ impl TenantOperations {
         Self {
             tenants: Tenants::new(db.clone(), clock.clone()),
             creations: CreationTurns::default(),
-            suspensions: Tenants::new(authority, clock.clone()),
+            suspensions: Tenants::new(authority.clone(), clock.clone()),
             db,
+            authority,
             clock,
             metrics,
             cluster,
@@ -132,6 +134,18 @@ impl TenantOperations {
             settings: Arc::new(dependencies.settings),
             default_tier: dependencies.default_tier.into(),
             tiers: dependencies.tiers,
+        }
+    }
+
+    /// The same service on the share of the database for suspensions, for the gateway's looks after
+    /// rights that ended. Requests cannot delay these by using up the connections.
+    #[must_use]
+    pub fn on_authority(&self) -> Self {
+        Self {
+            db: self.authority.clone(),
+            tenants: self.suspensions.clone(),
+            workspaces: self.workspaces.with_db(&self.authority),
+            ..self.clone()
         }
     }
 

@@ -8,7 +8,6 @@ use k8s_openapi::api::{
     rbac::v1::RoleBinding,
 };
 use kube::ResourceExt;
-use regex::Regex;
 use tenant_shared::{
     HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL,
     WORKSPACE_LABEL, is_stricter_pod_security,
@@ -19,9 +18,9 @@ use crate::{
     access::{MoveNamespaces, Permit},
     cluster::{BindingsText, POD_SECURITY, binds_outsiders},
     tenant::{
-        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, QuotaScope, Tenant,
-        TenantName, TenantRow, TenantStatus, check_namespace_name, is_limits_name, limits_name,
-        pod_security_of, quota_name,
+        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedNames,
+        QuotaScope, Tenant, TenantName, TenantRow, TenantStatus, check_namespace_name,
+        is_limits_name, limits_name, pod_security_of, quota_name,
     },
     tenant_controller::is_terminating,
 };
@@ -191,7 +190,7 @@ impl MoveInputs<'_> {
         self.live.labels().contains_key(label)
     }
 
-    fn refusals(&self, protected_names: &str) -> Vec<String> {
+    fn refusals(&self, protected_names: &ProtectedNames) -> Vec<String> {
         let mut refusals = Vec::new();
         let mut refuse_if = |is_so: bool, text: String| {
             if is_so {
@@ -200,9 +199,8 @@ impl MoveInputs<'_> {
         };
         let name = self.live.name_any();
         let metadata = &self.live.metadata;
-        let is_protected = Regex::new(protected_names).map_or(true, |it| it.is_match(&name));
         refuse_if(
-            is_protected,
+            protected_names.matches(&name),
             format!("the operator protects the name {name} (tenants.protected_names)"),
         );
         refuse_if(

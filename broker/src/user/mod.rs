@@ -36,6 +36,7 @@ const MAX_CONCURRENT_SUSPENSIONS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Users {
     db: Db,
+    refusals: Db,
     clock: Clock,
     identity: Identity,
     workspaces: Workspaces,
@@ -47,6 +48,9 @@ pub struct Users {
 pub struct Dependencies {
     /// The database with the users.
     pub db: Db,
+    /// Records refused requests. Anybody who is signed in may have any number of requests refused,
+    /// so it is another share of the connections than that of suspensions.
+    pub refusals: Db,
     /// The clock for the audit trail.
     pub clock: Clock,
     /// Lists and ends sessions.
@@ -60,8 +64,8 @@ pub struct Dependencies {
 impl Users {
     /// A service with these dependencies.
     pub fn new(dependencies: Dependencies) -> Self {
-        let Dependencies { db, clock, identity, workspaces, metrics } = dependencies;
-        Self { db, clock, identity, workspaces, metrics }
+        let Dependencies { db, refusals, clock, identity, workspaces, metrics } = dependencies;
+        Self { db, refusals, clock, identity, workspaces, metrics }
     }
 
     /// Authorizes an action on a user. A refusal is recorded in the audit trail.
@@ -85,7 +89,7 @@ impl Users {
     async fn refuse(&self, by: &Caller, id: Uuid, action: Action, refusal: UserError) -> UserError {
         let event = by.event(action).to_user(id);
         self.metrics.action(action.as_str(), "refused");
-        match audit::record_refusal(&self.db, &self.clock, event, &refusal).await {
+        match audit::record_refusal(&self.refusals, &self.clock, event, &refusal).await {
             Ok(()) => refusal,
             Err(error) => error.into(),
         }

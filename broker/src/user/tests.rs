@@ -17,6 +17,7 @@ on_both_engines!(
     no_workspace_survives_a_concurrent_suspension,
     no_session_survives_a_concurrent_suspension,
     a_suspended_administrator_cannot_resume_themselves,
+    refused_requests_do_not_use_the_connections_of_suspensions,
 );
 
 async fn users(storage: &Storage) -> Users {
@@ -25,7 +26,8 @@ async fn users(storage: &Storage) -> Users {
         BrowserSessions::new(&"http://127.0.0.1:8080".parse().unwrap(), Vec::new(), 60, 60);
     let identity = Identity::new(db.clone(), clock.clone(), metrics.clone(), browser);
     let workspaces = storage.workspaces().await;
-    Users::new(Dependencies { db, clock, identity, workspaces, metrics })
+    let refusals = db.clone();
+    Users::new(Dependencies { db, refusals, clock, identity, workspaces, metrics })
 }
 
 /// The permits of a new administrator to suspend a user.
@@ -75,6 +77,22 @@ async fn a_suspended_administrator_cannot_resume_themselves(on: On) {
     assert!(matches!(refused, Err(UserError::FormerAdministrator)), "{refused:?}");
     assert!(users.groups(&operator, id).await.unwrap().groups.is_empty());
     assert_eq!(users.existing(&operator, id).await.unwrap().status, UserStatus::Suspended);
+}
+
+async fn refused_requests_do_not_use_the_connections_of_suspensions(on: On) {
+    let (storage, refusals) = (Storage::new(on).await, Storage::new(on).await);
+    let users = Users { refusals: refusals.db.clone(), ..users(&storage).await };
+    let caller = Caller::for_tests(&storage.clock, storage.user().await, Role::User);
+    let action = Action::SignOut;
+    users.authorize_audited(&caller, storage.clock.random_id(), action).await.unwrap_err();
+    let (operator, kill) = suspending(&storage).await;
+    let id = operator.caller().user_id();
+    let (other, _) = suspending(&storage).await;
+    users.suspend(&other, &kill, id, None).await.unwrap();
+    let refused = users.resume(&operator, id, None).await.unwrap_err();
+    assert!(matches!(refused, UserError::FormerAdministrator), "{refused}");
+    let rows = "SELECT COUNT(*) FROM audit_logs WHERE outcome = 'refused'";
+    assert_eq!((storage.number(rows).await, refusals.number(rows).await), (0, 2));
 }
 
 async fn a_user_suspended_after_authentication_creates_no_workspace(on: On) {

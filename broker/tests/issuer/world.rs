@@ -129,6 +129,7 @@ impl World {
         .unwrap();
         let users = Users::new(user::Dependencies {
             db: db.clone(),
+            refusals: db.clone(),
             clock: clock.clone(),
             identity: identity.clone(),
             workspaces: workspaces(folder.path(), &db, &clock, &metrics).await,

@@ -203,7 +203,7 @@ fn the_policy_for_suspended_namespaces_does_not_depend_on_tenants() {
 fn protected_names_are_quoted() {
     let hostile = parameters(|settings| {
         direct(settings);
-        settings.protected_names = r#"x") || true || ("\"#.to_owned();
+        settings.protected_names = r#"x") || true || ("\"#.to_owned().into();
     });
     let policy = creation::policy(&hostile);
     let quoted = quoted(&hostile.tenants.protected_names);

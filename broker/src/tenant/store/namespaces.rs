@@ -1,15 +1,25 @@
 //! Reads and changes of the namespaces of tenants.
 
+use std::collections::BTreeMap;
+
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::{
-    NamespaceRow, NamespaceRows, NamespaceStatus, Tenants,
+    MAX_BATCH, NamespaceRow, NamespaceRows, NamespaceStatus, Tenants,
     namespace_row::{StoredNamespace, select_namespace},
 };
 use crate::{on_engine, tenant::limits::MAX_NAMESPACES};
 
 /// How long the row of a namespace that is gone stays, in milliseconds.
 const GONE_RETENTION_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+
+/// Rows of namespaces that are gone which a tenant keeps. Its owners may create and delete any number
+/// of namespaces.
+const MAX_GONE: i64 = 5_000;
+
+/// Rows beyond [`MAX_GONE`] that one purge deletes, so that it ends in time.
+const MAX_PURGED: i64 = 50_000;
 
 const SET_STATUS: &str = "\
 UPDATE tenant_namespaces SET status = $2, change_at = $3 \
@@ -29,8 +39,25 @@ WHERE name = $1 AND tenant_id = $2 AND made_by = $3 AND status = 'creating'";
 
 const DELETE_GONE: &str = "DELETE FROM tenant_namespaces WHERE status = 'gone' AND change_at <= $1";
 
+/// The status is compared again, because a claim may have taken the row meanwhile.
+const DELETE_EXCESS: &str = "\
+DELETE FROM tenant_namespaces WHERE status = 'gone' AND name IN ( \
+  SELECT name FROM ( \
+    SELECT name, ROW_NUMBER() OVER (PARTITION BY tenant_id ORDER BY change_at DESC, name) AS place \
+    FROM tenant_namespaces WHERE status = 'gone') AS gone \
+  WHERE place > $1 LIMIT $2)";
+
+/// Two ranges of the index by tenant and status, which skip the rows of namespaces that are gone.
+const SELECT_OF_TENANT: &str = concat!(
+    select_namespace!("WHERE tenant_id = $1 AND status < 'gone' UNION ALL "),
+    select_namespace!("WHERE tenant_id = $1 AND status > 'gone' LIMIT $2"),
+);
+
+const SELECT_HOLDERS: &str =
+    "SELECT name, tenant_id FROM tenant_namespaces WHERE status <> 'gone' AND tenant_id <> ";
+
 impl Tenants {
-    /// The namespaces of a tenant, in any status that this version knows, by name.
+    /// The namespaces of a tenant, in any status that this version knows but `Gone`, by name.
     ///
     /// # Errors
     /// The database failed.
@@ -47,20 +74,45 @@ impl Tenants {
         Ok(namespaces.iter().filter(|row| row.status.counts()).count())
     }
 
-    /// The namespaces of a tenant, in any status. At most 20,000: as many as a tenant can have,
-    /// counted and beyond its quota. Where there are more, some that are gone are left out.
+    /// The namespaces of a tenant, in any status but `Gone`. At most 20,000: as many as a tenant can
+    /// have, counted and beyond its quota.
     ///
     /// # Errors
     /// The database failed.
     pub async fn namespace_rows(&self, tenant: Uuid) -> sqlx::Result<NamespaceRows> {
         let most = i64::try_from(2 * MAX_NAMESPACES).unwrap_or(i64::MAX);
         let stored: Vec<StoredNamespace> = on_engine!(self.db.reader(), pool =>
-            sqlx::query_as(select_namespace!(
-                "WHERE tenant_id = $1 \
-                 ORDER BY CASE status WHEN 'gone' THEN 1 ELSE 0 END, name LIMIT $2"
-            ))
+            sqlx::query_as(SELECT_OF_TENANT)
                 .bind(tenant).bind(most).fetch_all(pool).await)?;
         Ok(NamespaceRows::decode(stored))
+    }
+
+    /// The other tenants that have some of these namespaces, open or closed ones, by namespace. One
+    /// statement reads up to 500 of them.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn held_by_others(
+        &self,
+        tenant: Uuid,
+        namespaces: &[String],
+    ) -> sqlx::Result<BTreeMap<String, Uuid>> {
+        let mut held = BTreeMap::new();
+        for batch in namespaces.chunks(MAX_BATCH) {
+            let rows: Vec<(String, Uuid)> = on_engine!(self.db.reader(), pool => {
+                let mut statement = QueryBuilder::new(SELECT_HOLDERS);
+                statement.push_bind(tenant).push(" AND name IN (");
+                let mut names = statement.separated(", ");
+                for name in batch {
+                    names.push_bind(name.clone());
+                }
+                statement.push(")");
+                // Each number of namespaces is a different statement.
+                statement.build_query_as().persistent(false).fetch_all(pool).await
+            })?;
+            held.extend(rows);
+        }
+        Ok(held)
     }
 
     /// The row of a namespace, whosever it is.
@@ -146,8 +198,9 @@ impl Tenants {
         Ok(released)
     }
 
-    /// Deletes the rows of namespaces that have been gone for 30 days, so that their number is
-    /// bounded. A background task calls it at an interval.
+    /// Deletes the rows of namespaces that have been gone for 30 days, and of each tenant all but the
+    /// latest 5,000 of them, so that their number is bounded. A background task calls it at an
+    /// interval.
     ///
     /// # Errors
     /// The database failed.
@@ -156,6 +209,11 @@ impl Tenants {
         let mut tx = self.db.begin().await?;
         on_engine!(tx.connection(), c =>
             sqlx::query(DELETE_GONE).bind(before).execute(c).await.map(drop))?;
+        tx.commit().await?;
+        let mut tx = self.db.begin().await?;
+        on_engine!(tx.connection(), c => sqlx::query(DELETE_EXCESS)
+            .bind(MAX_GONE).bind(MAX_PURGED)
+            .execute(c).await.map(drop))?;
         tx.commit().await
     }
 }

@@ -5,6 +5,8 @@ mod moves;
 mod races;
 mod suspension;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::{
     tenant::ApiGroup,
@@ -29,6 +31,8 @@ on_both_engines!(
     only_a_claim_has_a_namespace_counted,
     the_statuses_in_statements_are_those_that_count,
     rows_of_namespaces_that_are_gone_expire,
+    rows_of_namespaces_that_are_gone_are_neither_read_nor_kept,
+    other_tenants_that_have_namespaces_are_read_at_once,
     unknown_values_are_left_alone,
     a_row_of_a_namespace_says_whether_it_was_seen,
     an_orphan_is_released_once,
@@ -56,10 +60,21 @@ async fn claim(tenants: &Tenants, tenant: Uuid, namespace: &str, quota: u32) -> 
     tenants.claim_namespace(tenant, namespace, None, Some(quota)).await.unwrap()
 }
 
-/// Names and statuses of the namespaces of a tenant.
+/// Names and statuses of the namespaces of a tenant, also of those that are gone.
 async fn statuses(tenants: &Tenants, tenant: Uuid) -> Vec<(String, NamespaceStatus)> {
-    let rows = tenants.namespaces(tenant).await.unwrap();
-    rows.into_iter().map(|row| (row.name, row.status)).collect()
+    const NAMES: &str = "SELECT name FROM tenant_namespaces WHERE tenant_id = $1 ORDER BY name";
+    let names: Vec<String> = on_engine!(tenants.db.reader(), pool =>
+        sqlx::query_scalar(NAMES).bind(tenant).fetch_all(pool).await)
+    .unwrap();
+    let mut statuses = Vec::new();
+    for name in names {
+        let row = tenants.namespace_row(&name).await.unwrap().unwrap();
+        statuses.push((name, row.status));
+    }
+    let known = statuses.iter().filter(|(_, status)| *status != NamespaceStatus::Gone);
+    let rows = tenants.namespaces(tenant).await.unwrap().into_iter();
+    assert!(rows.map(|row| (row.name, row.status)).eq(known.cloned()));
+    statuses
 }
 
 async fn execute(storage: &Storage, statement: &'static str) {
@@ -499,8 +514,54 @@ async fn rows_of_namespaces_that_are_gone_expire(on: On) {
     for (later, left) in [(month - 1, 3), (1, 2), (month, 2)] {
         storage.clock.advance(later);
         tenants.purge().await.unwrap();
-        assert_eq!(tenants.namespaces(row.id).await.unwrap().len(), left);
+        assert_eq!(statuses(&tenants, row.id).await.len(), left);
     }
+}
+
+/// Rows of 12,000 namespaces of each tenant, of which those with the higher numbers went later.
+const FILL_GONE: &str = "\
+INSERT INTO tenant_namespaces (name, tenant_id, status, created_at, change_at) \
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 12000) \
+SELECT t.name || '-' || CAST(n AS TEXT), t.id, 'gone', 0, n FROM numbers, tenants t";
+
+/// Owners may create and delete any number of namespaces.
+async fn rows_of_namespaces_that_are_gone_are_neither_read_nor_kept(on: On) {
+    const ROWS: &str = "SELECT COUNT(*) FROM tenant_namespaces WHERE status = 'gone'";
+    const EARLY: &str = "SELECT COUNT(*) FROM tenant_namespaces WHERE change_at <= 7000";
+    let storage = Storage::new(on).await;
+    let clock = crate::base::clock::Clock::manual("1970-01-02T00:00:00Z".parse().unwrap());
+    let tenants = Tenants::new(storage.db.clone(), clock);
+    let (row, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    execute(&storage, FILL_GONE).await;
+    let claimed = ["solar-1", "solar-a"];
+    for namespace in claimed {
+        assert_eq!(claim(&tenants, row.id, namespace, 9).await, Claim::Created);
+    }
+    let rows = tenants.namespace_rows(row.id).await.unwrap().rows;
+    assert!(rows.iter().map(|row| row.name.as_str()).eq(claimed));
+    tenants.purge().await.unwrap();
+    assert_eq!(storage.number(ROWS).await, 10_000);
+    assert_eq!(storage.number(EARLY).await, 0, "the earliest go first");
+    let read = async || tenants.namespaces(row.id).await.unwrap().len();
+    assert_eq!((read().await, tenants.namespaces(lunar.id).await.unwrap().len()), (2, 0));
+}
+
+async fn other_tenants_that_have_namespaces_are_read_at_once(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    for (tenant, namespace) in [(&solar, "a"), (&lunar, "b"), (&lunar, "c"), (&lunar, "d")] {
+        assert_eq!(claim(&tenants, tenant.id, namespace, 9).await, Claim::Created);
+    }
+    let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
+    assert!(tenants.set_namespace_status(lunar.id, "c", &creating, gone).await.unwrap());
+    execute(&storage, "UPDATE tenant_namespaces SET status = 'adopted' WHERE name = 'd'").await;
+    let held = async |names: Vec<String>| tenants.held_by_others(solar.id, &names).await.unwrap();
+    let many = (0..2 * MAX_BATCH).map(|number| format!("x-{number}"));
+    let names = ["a", "b", "c", "d", "e"].map(str::to_owned);
+    let expected = ["b", "d"].map(|name| (name.to_owned(), lunar.id));
+    assert_eq!(held(many.chain(names).collect()).await, BTreeMap::from(expected));
+    assert!(held(Vec::new()).await.is_empty());
 }
 
 /// One row that a newer version, or somebody by hand, wrote does not keep the others from being
@@ -567,10 +628,11 @@ async fn a_row_of_a_namespace_says_whether_it_was_seen(on: On) {
         let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
         assert!(tenants.set_namespace_status(row.id, "solar-a", &creating, gone).await.unwrap());
     }
-    let before = tenants.namespaces(row.id).await.unwrap();
+    let before = tenants.namespace_row("solar-a").await.unwrap();
     storage.clock.advance(5);
     tenants.record_namespace_seen(row.id, "solar-a").await.unwrap();
-    assert_eq!(tenants.namespaces(row.id).await.unwrap(), before, "it is not being created");
+    let after = tenants.namespace_row("solar-a").await.unwrap();
+    assert_eq!(after, before, "it is not being created");
 }
 
 async fn an_orphan_is_released_once(on: On) {
