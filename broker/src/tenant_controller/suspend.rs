@@ -14,9 +14,13 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, FuturesUnordered},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::{HOME_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
@@ -201,17 +205,20 @@ impl TenantController {
         failures
     }
 
-    /// Begins in all namespaces that are counted. Returns the rows as well.
+    /// Begins in all namespaces that are counted. Their labels are written before the first binding is
+    /// deleted, because a label ends all writes in a namespace. Permits are given in the order in which
+    /// they are asked for, so one namespace that takes long delays no other. Returns the rows as well.
     async fn begin_in_namespaces(
         &self,
         row: &TenantRow,
     ) -> sqlx::Result<(Vec<NamespaceRow>, Vec<Begun>)> {
         let rows = self.tenants.namespaces(row.id).await?;
-        let requests: Vec<_> = with_rights(&rows)
+        let permits = Semaphore::new(MAX_IN_FLIGHT);
+        let requests: FuturesUnordered<_> = with_rights(&rows)
             .filter(|namespace| namespace.status.counts())
-            .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace)))
+            .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace), &permits))
             .collect();
-        let begun = stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let begun = requests.collect().await;
         Ok((rows, begun))
     }
 
@@ -227,7 +234,9 @@ impl TenantController {
         if is_done.await.is_ok_and(|is_done| is_done) {
             return Vec::new();
         }
-        let Begun { is_ours, mut failures, .. } = self.begin_in(row, name, Some(namespace)).await;
+        let permits = Semaphore::new(MAX_IN_FLIGHT);
+        let Begun { is_ours, mut failures, .. } =
+            self.begin_in(row, name, Some(namespace), &permits).await;
         if is_ours {
             failures.extend(self.delete_all_bindings(row, name).await);
         }
@@ -237,19 +246,24 @@ impl TenantController {
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
     /// another one.
     async fn begin_in_home(&self, row: &TenantRow, home: &str) -> (Begun, Option<String>) {
-        let begun = self.begin_in(row, home, None).await;
+        let begun = self.begin_in(row, home, None, &Semaphore::new(MAX_IN_FLIGHT)).await;
         (begun, Box::pin(self.revoke_members(row)).await)
     }
 
-    /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names.
+    /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names. Each
+    /// request needs a permit.
     async fn begin_in(
         &self,
         row: &TenantRow,
         name: &str,
         namespace: Option<&NamespaceRow>,
+        permits: &Semaphore,
     ) -> Begun {
         let mut failures = Vec::new();
-        let is_ours = match self.label(row, name, namespace).await {
+        let permit = permits.acquire().await;
+        let labelled = self.label(row, name, namespace).await;
+        drop(permit);
+        let is_ours = match labelled {
             Ok(is_ours) => is_ours,
             // The names of the bindings are nobody else's.
             Err(error) => {
@@ -258,13 +272,15 @@ impl TenantController {
             }
         };
         if is_ours && row.status == TenantStatus::Suspending {
-            let requests: Vec<_> = self
+            let requests: FuturesUnordered<_> = self
                 .own_bindings(&row.name, name)
                 .into_iter()
-                .map(|binding| self.delete_own_binding(name, binding))
+                .map(|binding| async move {
+                    let _permit = permits.acquire().await;
+                    self.delete_own_binding(name, binding).await
+                })
                 .collect();
-            let results: Vec<Option<String>> =
-                stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+            let results: Vec<Option<String>> = requests.collect().await;
             failures.extend(results.into_iter().flatten());
         }
         Begun { name: name.to_owned(), is_ours, failures }
