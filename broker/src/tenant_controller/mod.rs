@@ -111,6 +111,8 @@ const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
 pub struct Dependencies {
     /// The database, for leases and persons.
     pub db: Db,
+    /// The share of the database for requests, which create namespaces.
+    pub requests: Db,
     /// Source of times and identifiers.
     pub clock: Clock,
     /// The cluster with the Tenants.
@@ -131,6 +133,15 @@ pub struct Dependencies {
     pub resync_interval: Duration,
 }
 
+/// What creations of namespaces read and write, on the share of the database for requests. There may
+/// be many of them, and the connections of the controller are those for suspensions.
+#[derive(Debug)]
+struct RequestRows {
+    db: Db,
+    tenants: Tenants,
+    workspaces: Workspaces,
+}
+
 /// Reconciles Tenants until the broker stops.
 #[derive(Debug)]
 pub struct TenantController {
@@ -140,6 +151,7 @@ pub struct TenantController {
     cache: TenantCache,
     tenants: Tenants,
     workspaces: Workspaces,
+    requests: RequestRows,
     person_rules: PersonRules,
     settings: TenantSettings,
     tiers: Tiers,
@@ -165,6 +177,11 @@ impl TenantController {
     pub fn new(dependencies: Dependencies) -> Self {
         Self {
             tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
+            requests: RequestRows {
+                tenants: Tenants::new(dependencies.requests.clone(), dependencies.clock.clone()),
+                workspaces: dependencies.workspaces.with_db(&dependencies.requests),
+                db: dependencies.requests,
+            },
             replica: dependencies.clock.random_id(),
             queue: Queue::default(),
             runs: Runs::default(),
