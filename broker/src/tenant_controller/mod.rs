@@ -22,7 +22,7 @@
 //! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `claims`, `members` | which namespaces and persons belong to it |
-//! | `moves` | namespaces that go from one tenant to another |
+//! | `moves`, `recorded_deletions` | namespaces that go from one tenant to another |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
 //! | `drift` | what others deleted or altered, for the audit trail |
@@ -52,6 +52,7 @@ mod moves;
 mod namespaces;
 mod queue;
 mod reconcile;
+mod recorded_deletions;
 mod report;
 mod runs;
 mod schedule;
@@ -94,6 +95,7 @@ use drift::DriftLog;
 use foreign_bindings::ForeignBindings;
 use members::UnnamedMembers;
 use queue::Queue;
+use recorded_deletions::RecordedDeletions;
 use runs::Runs;
 
 /// Tenants that this process reconciles concurrently.
@@ -164,6 +166,7 @@ pub struct TenantController {
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
     drift: DriftLog,
+    recorded_deletions: RecordedDeletions,
     /// All tenants have to be reconciled, because events may have been missed.
     resync: Notify,
     /// Names of the open rows at the last resync.
@@ -190,6 +193,7 @@ impl TenantController {
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
             drift: DriftLog::default(),
+            recorded_deletions: RecordedDeletions::default(),
             resync: Notify::new(),
             open_tenants: RwLock::default(),
             db: dependencies.db,
