@@ -276,6 +276,7 @@ impl PartBuilder<'_> {
         let cluster = self.clusters.for_new_workspaces();
         let controller = Arc::new(TenantController::new(tenant_controller::Dependencies {
             db: self.shares.authority.clone(),
+            requests: self.shares.signed_in.clone(),
             clock: self.clock.clone(),
             cluster: cluster.clone(),
             cache: cache.clone(),

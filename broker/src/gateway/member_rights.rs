@@ -239,6 +239,7 @@ mod tests {
         let tiers = Tiers::new(BTreeMap::new());
         let controller = TenantController::new(tenant_controller::Dependencies {
             db: shares.authority.clone(),
+            requests: shares.signed_in.clone(),
             clock: clock.clone(),
             cluster: cluster.clone(),
             cache: cache.clone(),

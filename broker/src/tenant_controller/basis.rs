@@ -44,10 +44,11 @@ impl TenantController {
         let (resource, name) = (row.group.resource(), row.name.as_str());
         let object = async { Ok(self.cluster.get_custom(&resource, name).await?) };
         let status = async {
-            let row = self.tenants.by_id(row.id).await?;
+            let row = self.requests.tenants.by_id(row.id).await?;
             Ok::<_, ReconcileError>(row.map(|row| row.status))
         };
-        let (object, status, members) = tokio::try_join!(object, status, self.members(row))?;
+        let (object, status, members) =
+            tokio::try_join!(object, status, self.members_for_request(row))?;
         if status != Some(TenantStatus::Active) {
             return Ok(BasisState::NotActive);
         }

@@ -144,7 +144,7 @@ impl TenantController {
         tenant: &Tenant,
         namespace: &str,
     ) -> Result<Vec<RoleBinding>, ReconcileError> {
-        let basis = Basis::new(tenant, None, self.members(row).await?);
+        let basis = Basis::new(tenant, None, self.members_for_request(row).await?);
         let mut bindings = Vec::new();
         for desired in self.objects_of_namespace(&basis, namespace).bindings {
             if let Some(Object::RoleBinding(live)) = self.cluster.get_object(&desired).await? {
@@ -166,8 +166,9 @@ impl TenantController {
             CreateNamespaceError::NotCreated { namespace, source }
         };
         let unfinished = |source: ReconcileError| unfinished(name, source);
-        let (members, ()) = tokio::try_join!(self.members(row), self.require_home(&row.name))
-            .map_err(not_created)?;
+        let (members, ()) =
+            tokio::try_join!(self.members_for_request(row), self.require_home(&row.name))
+                .map_err(not_created)?;
         let basis = Basis::new(tenant, generation, members);
         let mut new = self.objects_of_namespace(&basis, name);
         add_metadata(&mut new.namespace, (request.labels, request.annotations));
@@ -187,7 +188,8 @@ impl TenantController {
         };
         let bindings = Box::pin(self.fill(row, name, basis, new)).await?;
         let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
-        let recorded = self.tenants.set_namespace_status(row.id, name, &creating, active).await;
+        let recorded =
+            self.requests.tenants.set_namespace_status(row.id, name, &creating, active).await;
         if !recorded.map_err(|error| unfinished(error.into()))? {
             self.require_counted(row, name, &bindings).await?;
         }
@@ -206,7 +208,7 @@ impl TenantController {
         name: &str,
         bindings: &[Object],
     ) -> Result<(), CreateNamespaceError> {
-        let current = self.tenants.namespace_row(name).await;
+        let current = self.requests.tenants.namespace_row(name).await;
         if let Ok(Some(current)) = &current
             && current.tenant_id == row.id
             && current.status == NamespaceStatus::Active

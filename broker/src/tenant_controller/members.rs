@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::{TenantController, error::ReconcileError, withdraw::MAX_IN_FLIGHT};
 use crate::{
-    base::error_chain,
+    base::{db::Db, error_chain},
     identity,
     tenant::{Member, Tenant, TenantRow, rights_of},
+    workspace::Workspaces,
 };
 
 /// How long a person stays a member whom the Tenant names no more. The person has no rights from the
@@ -135,9 +136,28 @@ impl TenantController {
     /// # Errors
     /// The database failed.
     pub(super) async fn members(&self, row: &TenantRow) -> Result<Vec<Member>, ReconcileError> {
-        let memberships = self.workspaces.members_of(row.id).await?;
+        self.read_members(row, (&self.db, &self.workspaces)).await
+    }
+
+    /// As [`Self::members`], for requests.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn members_for_request(
+        &self,
+        row: &TenantRow,
+    ) -> Result<Vec<Member>, ReconcileError> {
+        self.read_members(row, (&self.requests.db, &self.requests.workspaces)).await
+    }
+
+    async fn read_members(
+        &self,
+        row: &TenantRow,
+        (db, workspaces): (&Db, &Workspaces),
+    ) -> Result<Vec<Member>, ReconcileError> {
+        let memberships = workspaces.members_of(row.id).await?;
         let users: Vec<Uuid> = memberships.iter().map(|membership| membership.user).collect();
-        let mut persons = identity::persons(&self.db, &self.person_rules, &users).await?;
+        let mut persons = identity::persons(db, &self.person_rules, &users).await?;
         let members = memberships.into_iter().filter_map(|membership| {
             let person = persons.remove(&membership.user)?;
             // Only a provisioned member has a ServiceAccount that may be bound.

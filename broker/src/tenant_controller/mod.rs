@@ -22,7 +22,7 @@
 //! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `claims`, `members` | which namespaces and persons belong to it |
-//! | `moves` | namespaces that go from one tenant to another |
+//! | `moves`, `recorded_deletions` | namespaces that go from one tenant to another |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
 //! | `drift` | what others deleted or altered, for the audit trail |
@@ -52,6 +52,7 @@ mod moves;
 mod namespaces;
 mod queue;
 mod reconcile;
+mod recorded_deletions;
 mod report;
 mod runs;
 mod schedule;
@@ -94,6 +95,7 @@ use drift::DriftLog;
 use foreign_bindings::ForeignBindings;
 use members::UnnamedMembers;
 use queue::Queue;
+use recorded_deletions::RecordedDeletions;
 use runs::Runs;
 
 /// Tenants that this process reconciles concurrently.
@@ -111,6 +113,8 @@ const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
 pub struct Dependencies {
     /// The database, for leases and persons.
     pub db: Db,
+    /// The share of the database for requests, which create namespaces.
+    pub requests: Db,
     /// Source of times and identifiers.
     pub clock: Clock,
     /// The cluster with the Tenants.
@@ -131,6 +135,15 @@ pub struct Dependencies {
     pub resync_interval: Duration,
 }
 
+/// What creations of namespaces read and write, on the share of the database for requests. There may
+/// be many of them, and the connections of the controller are those for suspensions.
+#[derive(Debug)]
+struct RequestRows {
+    db: Db,
+    tenants: Tenants,
+    workspaces: Workspaces,
+}
+
 /// Reconciles Tenants until the broker stops.
 #[derive(Debug)]
 pub struct TenantController {
@@ -140,6 +153,7 @@ pub struct TenantController {
     cache: TenantCache,
     tenants: Tenants,
     workspaces: Workspaces,
+    requests: RequestRows,
     person_rules: PersonRules,
     settings: TenantSettings,
     tiers: Tiers,
@@ -152,6 +166,7 @@ pub struct TenantController {
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
     drift: DriftLog,
+    recorded_deletions: RecordedDeletions,
     /// All tenants have to be reconciled, because events may have been missed.
     resync: Notify,
     /// Names of the open rows at the last resync.
@@ -165,6 +180,11 @@ impl TenantController {
     pub fn new(dependencies: Dependencies) -> Self {
         Self {
             tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
+            requests: RequestRows {
+                tenants: Tenants::new(dependencies.requests.clone(), dependencies.clock.clone()),
+                workspaces: dependencies.workspaces.with_db(&dependencies.requests),
+                db: dependencies.requests,
+            },
             replica: dependencies.clock.random_id(),
             queue: Queue::default(),
             runs: Runs::default(),
@@ -173,6 +193,7 @@ impl TenantController {
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
             drift: DriftLog::default(),
+            recorded_deletions: RecordedDeletions::default(),
             resync: Notify::new(),
             open_tenants: RwLock::default(),
             db: dependencies.db,

@@ -149,6 +149,15 @@ impl TenantController {
         if !is_announced.map_err(|error| error_chain(&error))? {
             return Ok(());
         }
+        let described = self.cluster.describe_bindings(name, |_| true).await;
+        let (found, _) = described.map_err(|error| error_chain(&error))?;
+        let text = format!(
+            "tenant {}: namespace {name} (uid {}) is about to go to tenant {}; RoleBindings that \
+             will be deleted: {found}",
+            row.name, announced.namespace_uid, to.name,
+        );
+        let recorded = self.record_deletion(announced, &found, text).await;
+        recorded.map_err(|error| error_chain(&error))?;
         let mut deleted = BindingsText::default();
         let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
         let begun = match all {
@@ -327,6 +336,18 @@ impl TenantController {
         // Pods of an earlier tenant go on, and would keep what their accounts may do.
         let was_tenants = received.from_tenant.is_some();
         let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
+        let found = match self.cluster.describe_bindings(namespace, goes).await {
+            Ok((found, _)) => found,
+            Err(error) => return granted.failures.push(failure(namespace, &error)),
+        };
+        let text = format!(
+            "namespace {namespace}: RoleBindings from before that will be deleted: {found}"
+        );
+        if let Err(error) = self.record_deletion(received, &found, text).await {
+            return granted
+                .failures
+                .push(format!("the move of {namespace}: {}", error_chain(&error)));
+        }
         let mut deleted = BindingsText::default();
         let all = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
         let text = format!("namespace {namespace}: RoleBindings from before deleted: {deleted}");

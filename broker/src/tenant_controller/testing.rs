@@ -19,6 +19,7 @@ impl TenantController {
     pub(super) async fn for_tests(storage: &Storage) -> Self {
         Self::new(Dependencies {
             db: storage.db.clone(),
+            requests: storage.db.clone(),
             clock: storage.clock.clone(),
             cluster: storage.no_cluster().await,
             cache: TenantCache::default(),
