@@ -1,6 +1,9 @@
 //! Kubernetes tokens of callers, as they are sent to the API server.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _, alphabet,
+    engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD},
+};
 use bytes::Bytes;
 use http::HeaderValue;
 use secrecy::zeroize::Zeroizing;
@@ -47,16 +50,22 @@ impl KubernetesToken {
     }
 }
 
-/// Whether a text of three parts, as a JWT has them (RFC 7515 section 7.1), is base64url with bits of
-/// zero at the end of each. The API server ignores these bits, so each JWT would have hundreds of
-/// spellings, each with limits of its own.
+/// Decodes base64url with any bits at the end, as the API server does.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
+/// Whether a text is no JWT (RFC 7515 section 7.1), or one whose parts are base64url with bits of zero
+/// at the end. The API server ignores these bits, so each JWT would have hundreds of spellings, each
+/// with limits of its own. Opaque tokens with two dots are no JWTs, because their first part is no
+/// JSON object.
 fn is_canonical(text: &str) -> bool {
     let parts: Vec<&str> = text.splitn(4, '.').collect();
-    if parts.len() != 3 {
-        return true;
-    }
+    let [header, _, _] = parts.as_slice() else { return true };
     let mut decoded = Zeroizing::new(vec![0; text.len()]);
-    parts.into_iter().all(|part| URL_SAFE_NO_PAD.decode_slice(part, &mut decoded).is_ok())
+    let is_jwt = LENIENT.decode_slice(header, &mut decoded).is_ok_and(|length| {
+        decoded.get(..length).is_some_and(|json| json.trim_ascii_start().starts_with(b"{"))
+    });
+    !is_jwt || parts.iter().all(|part| URL_SAFE_NO_PAD.decode_slice(part, &mut decoded).is_ok())
 }
 
 #[cfg(test)]
@@ -72,24 +81,31 @@ mod tests {
 
     #[test]
     fn a_jwt_has_one_spelling() {
+        const HEADER: &str = "eyJhIjoxfQ";
         // Four bits, two bits and no bit at the end are not used.
-        for token in
-            ["YQ.YWI.YWJj", "YWJj.YWJj.YQ", "YWJj.YWJj.", "sha256~a-_b", "a.b", "a.b.c.d", "YR"]
-        {
-            assert!(KubernetesToken::new(token).is_ok(), "{token}");
+        for rest in [".YQ.YWI", ".YWJj.YQ", ".YWJj.", ".a", ".a.b.c"] {
+            let token = format!("{HEADER}{rest}");
+            assert!(KubernetesToken::new(&token).is_ok(), "{token}");
         }
-        for token in [
-            "YR.YWI.YWJj",
-            "YQ.YWJ.YWJj",
-            "YWJj.YWJj.YR",
-            "YWJj.YWJj.Yf",
-            "YWJj.YWJj.YQ==",
-            "YWJj.YW+j.YQ",
-            "YWJj.YW/j.YQ",
-            "YWJj.YWJjY.YQ",
+        for rest in [
+            ".YR.YWI",
+            ".YQ.YWJ",
+            ".YWJj.YR",
+            ".YWJj.Yf",
+            ".YWJj.YQ==",
+            ".YW+j.YQ",
+            ".YW/j.YQ",
+            ".YWJjY.YQ",
         ] {
-            let failure = KubernetesToken::new(token).unwrap_err();
-            assert_eq!(failure.status().as_u16(), 401, "{token}");
+            let failure = KubernetesToken::new(&format!("{HEADER}{rest}")).unwrap_err();
+            assert_eq!(failure.status().as_u16(), 401, "{rest}");
+        }
+        for header in ["eyJhIjoxfR", "IHsiYSI6MX1", "IHsiYSI6MX2"] {
+            assert!(KubernetesToken::new(&format!("{header}.YQ.YQ")).is_err(), "{header}");
+        }
+        // Opaque tokens.
+        for token in ["v4.public.YR", "sha256~a-_b", "a.b", "YR", "YR.YR.YR", "a.+.b"] {
+            assert!(KubernetesToken::new(token).is_ok(), "{token}");
         }
     }
 }
