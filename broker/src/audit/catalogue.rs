@@ -63,7 +63,7 @@ catalogue! {
     CreateNamespace,
     /// An administrator announced that a namespace goes to a tenant, or was refused.
     MoveNamespace,
-    /// A namespace went to the tenant that an administrator announced, or lost the RoleBindings from before.
+    /// A namespace went to the tenant that an administrator announced, or its RoleBindings from before are deleted.
     NamespaceMoved,
     /// An administrator requested the creation of a Tenant, or was refused.
     CreateTenant,
