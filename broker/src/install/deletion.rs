@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, DynamicObject, Preconditions};
 
 use super::{
     Administrator,
-    admin::{is_definition, name, title},
+    admin::{is_definition, name, request_error, title},
 };
 
 impl Administrator {
@@ -41,7 +41,8 @@ impl Administrator {
                 } else {
                     ""
                 };
-                Err(error).with_context(|| format!("cannot delete {}{advice}", title(object)))
+                Err(request_error(error))
+                    .with_context(|| format!("cannot delete {}{advice}", title(object)))
             }
         }
     }
@@ -153,7 +154,7 @@ mod tests {
         assert!(error.contains("cannot delete ClusterRole x, because it was replaced"), "{error}");
         let (result, _) = delete(&object("ClusterRole"), StatusCode::FORBIDDEN).await;
         let error = format!("{:#}", result.unwrap_err());
-        assert!(error.contains("cannot delete ClusterRole x") && !error.contains("replaced"));
+        assert_eq!(error, "cannot delete ClusterRole x: why");
     }
 
     #[tokio::test]
