@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::machine;
 use crate::process::{Captured, Program};
 use crate::progress::say;
 
-/// Time limit of a build, including a slow download.
-const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
+/// Time limit of a build, including a slow download. A slow machine with other work takes half an hour
+/// for the control plane.
+const BUILD_TIMEOUT: Duration = Duration::from_hours(1);
 /// Interval between two progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -67,7 +68,7 @@ impl GoBuild<'_> {
         if !self.made().all(|(name, _)| cache.join(name).is_file()) {
             let go = machine::find("go").with_context(|| {
                 format!(
-                    "there is no Go to build {} with. Install Go (1.21 or newer): apt-get install \
+                    "there is no Go to build {} with. Install Go (1.26 or later): apt-get install \
                      golang-go, or brew install go",
                     self.what
                 )
@@ -169,7 +170,13 @@ impl GoBuild<'_> {
     ) -> Result<()> {
         while tokio::time::timeout(PROGRESS_INTERVAL, build.process().wait()).await.is_err() {
             if start.elapsed() > BUILD_TIMEOUT {
-                break;
+                build.process().kill();
+                bail!(
+                    "Go did not finish building {} within {} minutes; run the command again, which \
+                     continues from Go's cache",
+                    self.what,
+                    BUILD_TIMEOUT.as_secs() / 60
+                );
             }
             let progress = progress(&build.stderr()?);
             let seconds = start.elapsed().as_secs();
@@ -185,13 +192,15 @@ impl GoBuild<'_> {
             // A person's own defaults must not change the build.
             .without_env("GOFLAGS")
             .env("GOWORK", "off")
+            // Go leaves gigabytes there if it is killed.
+            .env("GOTMPDIR", work)
             .in_folder(work)
     }
 
     fn needs<T>(&self, done: Result<T>) -> Result<T> {
         done.with_context(|| {
             format!(
-                "build {} with Go (1.21 or newer, and a module proxy that it can reach)",
+                "build {} with Go (1.26 or later, and a module proxy that it can reach)",
                 self.what
             )
         })

@@ -90,7 +90,7 @@ impl Programs {
             let version = release::kubernetes_version()?;
             let build = GoBuild {
                 what: &format!("kube-apiserver, kube-controller-manager and etcd {version}"),
-                takes: "under four minutes",
+                takes: "about six minutes",
                 go_mod: release::GO_MOD,
                 go_sum: release::GO_SUM,
                 programs: &release::PROGRAMS,
@@ -165,9 +165,9 @@ fn install_hint(missing: &[&str], places: &SearchPlaces) -> String {
     );
     format!(
         "not found: {}. Any one of these helps:\n\
-         - install Go, and they are built once (under four minutes, Kubernetes {version}):\n    \
-             Debian, Ubuntu: apt-get install golang-go (1.21 or newer; Debian 12 has that in \
-             bookworm-backports)\n    \
+         - install Go, and they are built once (about six minutes, Kubernetes {version}):\n    \
+             Debian, Ubuntu: apt-get install golang-go (1.26 or later; else the \
+             archive of go.dev)\n    \
              macOS: brew install go\n\
          - set KUBEBUILDER_ASSETS to a folder that has them\n\
          - put them on PATH\n\
