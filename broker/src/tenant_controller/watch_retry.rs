@@ -74,7 +74,8 @@ impl WatchRetry {
                     kind = self.kind,
                     group = self.group,
                     "the API server does not serve this kind to the broker; tenant-broker install \
-                     --apply makes the definition of Tenants"
+                     --apply makes the definition of Tenants, with --capsule-api that of \
+                     capsule.clastix.io"
                 ),
                 WatchEnd::Failed(error) => tracing::warn!(
                     kind = self.kind,

@@ -17,6 +17,8 @@ use crate::{
 
 /// Time limit of one request. An installation takes a minute at most at the broker.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+/// How the text of a broker without model services begins.
+const NO_SUCH_PATH: &str = "no such path";
 /// How the text of a refusal for a missing right begins.
 const NO_PERMISSION: &str = "You don't have permission";
 
@@ -80,16 +82,13 @@ impl Broker {
             let error = self.http.refusal(response);
             // A broker without model services answers in the format of its API.
             return match response.status() {
-                StatusCode::NOT_FOUND if error.code.is_some() => Error::refused(format!(
-                    "the broker {} has no model services",
-                    self.account.broker
-                ))
-                .hint("its operator switches them on, or installs a newer version"),
+                StatusCode::NOT_FOUND if error.code.is_some() => self.no_model_services(),
                 _ => error,
             };
         };
         let message = failure.error.message;
         match response.status() {
+            StatusCode::NOT_FOUND if message.starts_with(NO_SUCH_PATH) => self.no_model_services(),
             StatusCode::UNAUTHORIZED => Error::sign_in(&self.account, message),
             StatusCode::FORBIDDEN if is_missing_right(&message) => Error::refused(message).hint(
                 "models need the rights to get and list inferenceservices, \
@@ -100,6 +99,12 @@ impl Broker {
             ),
             _ => Error::refused(message),
         }
+    }
+
+    fn no_model_services(&self) -> Error {
+        Error::refused(format!("the broker {} has no model services", self.account.broker)).hint(
+            "its operator switches them on (model_services.enabled), or installs a newer version",
+        )
     }
 }
 

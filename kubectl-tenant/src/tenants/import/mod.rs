@@ -11,7 +11,10 @@ use crate::{error::Error, world::World};
 
 /// Runs `import`.
 pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
-    let name = options.file.display().to_string();
+    let name = match options.file.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => options.file.display().to_string(),
+    };
     let text = input_file::read(&options.file, &world.stdin)?;
     let in_file = |error: Error| Error { message: format!("{name}: {}", error.message), ..error };
     let mut output = Vec::new();

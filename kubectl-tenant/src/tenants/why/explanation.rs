@@ -10,6 +10,28 @@ use super::{
 };
 use crate::output;
 
+/// Resources of the API group of Kubernetes without a name (API reference, core/v1), and `*`.
+const CORE_RESOURCES: [&str; 18] = [
+    "*",
+    "bindings",
+    "componentstatuses",
+    "configmaps",
+    "endpoints",
+    "events",
+    "limitranges",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+    "services",
+];
+
 /// Output of `why`.
 #[derive(Serialize)]
 pub(super) struct Explanation {
@@ -125,9 +147,18 @@ impl Explanation {
         } else {
             format!("Tenant {tenant} gives you:\n{}", list::role_table(&self.roles))
         };
+        let unknown = if self.group.is_empty() && !CORE_RESOURCES.contains(&&*self.resource) {
+            let resource = output::sanitize(&self.resource);
+            format!(
+                "Kubernetes has no resource {resource} without an API group, so nobody has a right to \
+                 it. Write the plural with its group, as deployments.apps (kubectl api-resources).\n"
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{roles}None of that allows it. Ask an owner of the tenant, or an administrator, who can \
-             change the Tenant.\n"
+            "{roles}None of that allows it. {unknown}Ask an owner of the tenant, or an administrator, \
+             who can change the Tenant.\n"
         )
     }
 }
@@ -205,6 +236,16 @@ mod tests {
         for part in ["view   additionalRoleBindings User joe", "Ask an owner of the tenant"] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(!text.contains("API server says"), "{text}");
+        assert!(!text.contains("API server says") && !text.contains("no resource"), "{text}");
+    }
+
+    #[test]
+    fn a_resource_that_does_not_exist_is_named() {
+        for target in ["deployment", "deployments/web", "pod"] {
+            let text = explain(target, &json!({"allowed": false})).text();
+            assert!(text.contains("as deployments.apps (kubectl api-resources)"), "{text}");
+        }
+        let text = explain("deployments.apps", &json!({"allowed": false})).text();
+        assert!(!text.contains("api-resources"), "{text}");
     }
 }
