@@ -15,6 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use integration::binaries::Profile;
+use integration::model_kinds;
 use integration::port;
 use integration::progress::say;
 use integration::scratch::private_folder;
@@ -43,6 +44,8 @@ struct Args {
     /// Serve the broker over TLS, which kubectl needs for the gateway
     #[arg(long)]
     tls: bool,
+    #[command(flatten)]
+    features: Features,
     /// Compile the programs in the release profile
     #[arg(long)]
     release: bool,
@@ -55,6 +58,17 @@ struct Args {
     /// Keep all state in this folder, and continue from the state that it has
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+}
+
+/// Features that are off by default.
+#[derive(Debug, clap::Args)]
+struct Features {
+    /// Serve tenants of several people, which the account `operator` creates
+    #[arg(long)]
+    tenants: bool,
+    /// Serve model services, with definitions of the kinds of KServe and Llama Stack but no operators
+    #[arg(long)]
+    models: bool,
 }
 
 fn main() -> ExitCode {
@@ -122,6 +136,12 @@ async fn start(args: &Args) -> Result<(World, People)> {
     if args.tls {
         builder = builder.tls();
     }
+    if args.features.tenants {
+        builder = builder.installed("tenants.enabled", true).installed("tenants.write", true);
+    }
+    if args.features.models {
+        builder = builder.every_controller().setting("model_services.enabled", true);
+    }
     if let Some(folder) = &args.state {
         builder = builder.folder(folder);
     }
@@ -134,6 +154,10 @@ async fn start(args: &Args) -> Result<(World, People)> {
         builder = builder.port(port);
     }
     let world = builder.start().await?;
+    if args.features.models {
+        say("installing the kinds of KServe and Llama Stack");
+        model_kinds::install(&world).await?;
+    }
     say("creating the demo accounts");
     let people = People::open(&world).await?;
     say(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
