@@ -11,8 +11,8 @@ use super::{TENANT_BROKER, delete, install, until_served, with_object};
 use crate::until_logged;
 
 const GHOST: &str = "ghost-a";
-/// RoleBindings of others with the label of the tenant: more than the broker lists.
-const LABELLED: usize = 300;
+/// RoleBindings of others with the label of the tenant: more than a page of the list has, which is 500.
+const LABELLED: usize = 600;
 
 async fn run(admin: &Kubectl, args: &[&str]) {
     admin.run(args).await.unwrap().success().unwrap();
