@@ -283,7 +283,7 @@ impl Credentials {
             };
             audit::record(&mut tx, &self.clock, event).await?;
             tracing::warn!(
-                %workspace, credential_id = id,
+                workspace_id = %workspace, credential_id = id,
                 "replacing the ServiceAccount, because the Secret of a credential cannot be deleted"
             );
         }
