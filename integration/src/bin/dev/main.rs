@@ -66,7 +66,8 @@ struct Features {
     /// Serve tenants of several people, which the account `operator` creates
     #[arg(long)]
     tenants: bool,
-    /// Serve model services, with definitions of the kinds of KServe and Llama Stack but no operators
+    /// Serve model services, with definitions of the kinds of KServe and Llama Stack but no operators;
+    /// the cluster's administrator creates models
     #[arg(long)]
     models: bool,
 }
