@@ -9,6 +9,8 @@ use std::{
 use serde::Serialize;
 use tenant_shared::{escape_json, sanitize_lines};
 
+use crate::base::error_chain;
+
 /// The output format.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 pub(super) enum Output {
@@ -64,7 +66,7 @@ pub(super) fn print_warning(text: &str) {
 }
 
 fn error_text(error: &anyhow::Error) -> String {
-    format!("error: {}\n", sanitize_lines(&format!("{error:#}")))
+    format!("error: {}\n", sanitize_lines(&error_chain(error.as_ref())))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -177,7 +177,6 @@ impl Administrator {
             let namespaces = api
                 .list_metadata(&ListParams::default().labels(selector))
                 .await
-                .map_err(request_error)
                 .context("cannot count the tenants' namespaces")?;
             if !namespaces.items.is_empty() {
                 report.line(&format!(
@@ -211,15 +210,13 @@ impl Administrator {
         self.api(object)
             .get_opt(&name(object))
             .await
-            .map_err(request_error)
             .with_context(|| format!("cannot read {}", title(object)))
     }
 
     async fn patch(&self, object: &DynamicObject, dry_run: bool) -> anyhow::Result<DynamicObject> {
         let mut how = PatchParams::apply(FIELD_MANAGER).force();
         how.dry_run = dry_run;
-        let patched = self.api(object).patch(&name(object), &how, &Patch::Apply(object)).await;
-        patched.map_err(request_error).with_context(|| {
+        self.api(object).patch(&name(object), &how, &Patch::Apply(object)).await.with_context(|| {
             format!(
                 "cannot apply {}; does the kubeconfig belong to an administrator, and is the API \
                  server of Kubernetes 1.30 or later?",
@@ -240,10 +237,7 @@ impl Administrator {
                 Ok(list) => list.items,
                 // An API server that does not serve the kind has no objects of it.
                 Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-                Err(error) => {
-                    return Err(request_error(error))
-                        .with_context(|| format!("cannot list {kind}s"));
-                }
+                Err(error) => return Err(error).with_context(|| format!("cannot list {kind}s")),
             };
             found.extend(list.into_iter().map(|mut object| {
                 // Items of a list have no type.
@@ -282,14 +276,6 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
         entry["tls-server-name"] = name.as_str().into();
     }
     Ok(entry)
-}
-
-/// The error of a request. That of `kube` has the text of a refusal three times.
-pub(super) fn request_error(error: kube::Error) -> anyhow::Error {
-    match error {
-        kube::Error::Api(status) => anyhow!("{}", status.message),
-        error => error.into(),
-    }
 }
 
 /// Whether the object defines a kind.

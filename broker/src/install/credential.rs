@@ -17,7 +17,7 @@ use kube::{
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
-use super::{Administrator, admin::request_error};
+use super::Administrator;
 use crate::base::clock::Clock;
 
 /// The signer of client certificates (Kubernetes, "Certificate Signing Requests").
@@ -90,15 +90,12 @@ impl Administrator {
         };
         api.create(&PostParams::default(), &request)
             .await
-            .map_err(request_error)
             .context("cannot ask the cluster for a certificate")?;
         let approval = json!({"status": {"conditions": [{
             "type": "Approved", "status": "True", "reason": "TenantBrokerInstall",
             "message": "an administrator ran tenant-broker install --credential",
         }]}});
-        let patch = Patch::Merge(approval);
-        let approved = api.patch_approval(&name, &PatchParams::default(), &patch).await;
-        approved.map_err(request_error).context(
+        api.patch_approval(&name, &PatchParams::default(), &Patch::Merge(approval)).await.context(
             "cannot approve the certificate request; may this administrator approve it?",
         )?;
         let certificate = wait_for_certificate(&api, &name).await;
@@ -113,8 +110,7 @@ async fn wait_for_certificate(
     name: &str,
 ) -> anyhow::Result<ByteString> {
     for _ in 0..MAX_POLLS {
-        let read = api.get(name).await.map_err(request_error);
-        let status = read.context("cannot read the request back")?.status;
+        let status = api.get(name).await.context("cannot read the request back")?.status;
         let status = status.unwrap_or_default();
         if let Some(certificate) = status.certificate {
             return Ok(certificate);

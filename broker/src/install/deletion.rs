@@ -6,7 +6,7 @@ use kube::api::{DeleteParams, DynamicObject, Preconditions};
 
 use super::{
     Administrator,
-    admin::{is_definition, name, request_error, title},
+    admin::{is_definition, name, title},
 };
 
 impl Administrator {
@@ -41,8 +41,7 @@ impl Administrator {
                 } else {
                     ""
                 };
-                Err(request_error(error))
-                    .with_context(|| format!("cannot delete {}{advice}", title(object)))
+                Err(error).with_context(|| format!("cannot delete {}{advice}", title(object)))
             }
         }
     }
@@ -72,6 +71,7 @@ mod tests {
     use tower_service::Service;
 
     use super::*;
+    use crate::base::error_chain;
 
     /// An API server that gives one response to all requests, and records their bodies.
     #[derive(Clone)]
@@ -153,7 +153,7 @@ mod tests {
         let error = format!("{:#}", result.unwrap_err());
         assert!(error.contains("cannot delete ClusterRole x, because it was replaced"), "{error}");
         let (result, _) = delete(&object("ClusterRole"), StatusCode::FORBIDDEN).await;
-        let error = format!("{:#}", result.unwrap_err());
+        let error = error_chain(result.unwrap_err().as_ref());
         assert_eq!(error, "cannot delete ClusterRole x: why");
     }
 

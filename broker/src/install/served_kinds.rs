@@ -5,7 +5,7 @@ use kube::api::DynamicObject;
 
 use super::{
     Administrator,
-    admin::{request_error, title},
+    admin::title,
     direct_namespaces::{API_VERSION, POLICIES},
 };
 
@@ -41,7 +41,6 @@ impl Administrator {
             .client()
             .list_api_group_resources(API_VERSION)
             .await
-            .map_err(request_error)
             .with_context(|| format!("cannot list the resources of {API_VERSION}"))?;
         Ok(served.resources.iter().any(|resource| resource.name == POLICIES))
     }

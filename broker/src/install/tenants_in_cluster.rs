@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
-    admin::{Report, is_definition, request_error, title},
+    admin::{Report, is_definition, title},
 };
 use crate::tenant::{ApiGroup, Fault, Tenant};
 
@@ -86,7 +86,7 @@ impl Administrator {
                 let list = match api.list(&page).await {
                     // It is not served yet because it was just made, so it has no objects.
                     Err(kube::Error::Api(status)) if status.code == 404 => break,
-                    result => result.map_err(request_error).context("cannot list the Tenants")?,
+                    result => result.context("cannot list the Tenants")?,
                 };
                 for tenant in &list.items {
                     let name = tenant.metadata.name.as_deref().unwrap_or_default();
@@ -128,7 +128,6 @@ impl Administrator {
         let objects = api
             .list_metadata(&ListParams::default())
             .await
-            .map_err(request_error)
             .with_context(|| format!("cannot count the objects of {}", title(definition)))?;
         Ok(objects.items.len())
     }
