@@ -415,7 +415,7 @@ impl Asker {
     async fn ask_untimed(&self, call: Call) -> Result<Answer, Failure> {
         let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
         let turn = self.calls.acquire().await.map_err(closed)?;
-        let of_caller = self.limits.calls.turn().await.map_err(closed)?;
+        let of_caller = self.limits.calls.acquire().await.map_err(closed)?;
         let (mut body, mut reserved): (Vec<u8>, usize) = (Vec::new(), 0);
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;

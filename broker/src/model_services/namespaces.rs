@@ -174,7 +174,7 @@ impl Asker {
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let _turn = self.searches().turn().await?;
+            let _permits = self.searches().acquire().await?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);

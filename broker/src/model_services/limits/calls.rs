@@ -46,9 +46,9 @@ impl Calls {
 }
 
 impl RequestCalls {
-    /// Waits for the turn of a call; it is in flight until the permits are dropped. A call that waits
+    /// Waits for the permits of a call, which is in flight until they are dropped. A call that waits
     /// for its caller's share takes nothing of all calls yet.
-    pub(in crate::model_services) async fn turn(
+    pub(in crate::model_services) async fn acquire(
         &self,
     ) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
         let mut permits = Vec::with_capacity(self.0.len());
@@ -59,7 +59,7 @@ impl RequestCalls {
     }
 
     /// The permits of a call that does not wait; `None` if there is one too many.
-    pub(super) fn try_turn(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+    pub(super) fn try_acquire(&self) -> Option<Vec<OwnedSemaphorePermit>> {
         let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_owned().ok();
         self.0.iter().map(acquire).collect()
     }
@@ -75,22 +75,23 @@ mod tests {
     #[test]
     fn a_caller_leaves_calls_to_others() {
         let calls = Calls::default();
-        let turns = |callers: &[CallerKey]| {
+        let acquire_all = |callers: &[CallerKey]| {
             let request = calls.of_request(callers);
-            let turns = std::iter::from_fn(move || request.turn().now_or_never());
-            turns.take(1000).map(Result::unwrap).collect::<Vec<_>>()
+            let permits = std::iter::from_fn(move || request.acquire().now_or_never());
+            permits.take(1000).map(Result::unwrap).collect::<Vec<_>>()
         };
         let address = |number: u32| CallerKey::Address(Client::V4(number.into()));
-        let held: Vec<_> =
-            (0..4).map(|number| turns(&[CallerKey::Token([number; 32]), address(1)])).collect();
+        let held: Vec<_> = (0..4)
+            .map(|number| acquire_all(&[CallerKey::Token([number; 32]), address(1)]))
+            .collect();
         let counts: Vec<usize> = held.iter().map(Vec::len).collect();
         assert_eq!(counts, [64, 64, 0, 0], "two tokens have the share of their address");
-        let user = turns(&[CallerKey::User(uuid::Uuid::from_u128(1))]);
+        let user = acquire_all(&[CallerKey::User(uuid::Uuid::from_u128(1))]);
         assert_eq!(user.len(), 64);
-        let others = turns(&[CallerKey::Token([9; 32]), address(2)]);
+        let others = acquire_all(&[CallerKey::Token([9; 32]), address(2)]);
         assert_eq!(others.len(), 64, "256 of all");
-        assert!(turns(&[CallerKey::Token([8; 32]), address(3)]).is_empty());
+        assert!(acquire_all(&[CallerKey::Token([8; 32]), address(3)]).is_empty());
         drop(user);
-        assert_eq!(turns(&[CallerKey::Token([8; 32]), address(3)]).len(), 64);
+        assert_eq!(acquire_all(&[CallerKey::Token([8; 32]), address(3)]).len(), 64);
     }
 }

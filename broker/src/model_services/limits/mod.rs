@@ -76,15 +76,15 @@ pub(super) struct Searches {
 }
 
 impl Searches {
-    /// Waits for the turn of a search, which runs until the permits are dropped.
+    /// Waits for the permits of a search, which runs until they are dropped.
     ///
     /// # Errors
     /// Too many searches of the caller, of the address or of all run or wait.
-    pub(super) async fn turn(&self) -> Result<[Vec<OwnedSemaphorePermit>; 2], Failure> {
-        let admitted = self.admitted.try_turn().ok_or_else(|| {
+    pub(super) async fn acquire(&self) -> Result<[Vec<OwnedSemaphorePermit>; 2], Failure> {
+        let admitted = self.admitted.try_acquire().ok_or_else(|| {
             Failure::too_many("too many searches for namespaces at once; try again", 2)
         })?;
-        let running = self.running.turn().await;
+        let running = self.running.acquire().await;
         Ok([admitted, running.map_err(|error| Failure::internal_error(&error))?])
     }
 }
@@ -144,32 +144,32 @@ mod tests {
             limits.of_request(&[CallerKey::Token([token; 32]), address]).searches
         };
         let of_token = searches(1, 1);
-        let running = of_token.turn().now_or_never().unwrap().unwrap();
+        let running = of_token.acquire().now_or_never().unwrap().unwrap();
         let waiting: Vec<_> = (0..3)
             .map(|_| {
-                let mut turn = Box::pin(of_token.turn());
-                assert!(turn.as_mut().now_or_never().is_none());
-                turn
+                let mut permits = Box::pin(of_token.acquire());
+                assert!(permits.as_mut().now_or_never().is_none());
+                permits
             })
             .collect();
-        let refused = of_token.turn().now_or_never().unwrap().unwrap_err();
+        let refused = of_token.acquire().now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.status().as_u16(), 429);
         assert!(refused.retry_after_seconds().is_some());
         // Other tokens at the address, of which two searches run.
         let others: Vec<_> = (2..14).map(|token| searches(token, 1)).collect();
-        let turns: Vec<_> = others
+        let acquired: Vec<_> = others
             .iter()
             .map(|search| {
-                let mut turn = Box::pin(search.turn());
-                let done = turn.as_mut().now_or_never();
-                (done, turn)
+                let mut permits = Box::pin(search.acquire());
+                let done = permits.as_mut().now_or_never();
+                (done, permits)
             })
             .collect();
-        assert!(turns.iter().all(|(done, _)| done.as_ref().is_none_or(Result::is_ok)));
-        assert_eq!(turns.iter().filter(|(done, _)| done.is_some()).count(), 1);
-        assert!(searches(14, 1).turn().now_or_never().unwrap().is_err());
-        assert!(searches(15, 2).turn().now_or_never().unwrap().is_ok());
+        assert!(acquired.iter().all(|(done, _)| done.as_ref().is_none_or(Result::is_ok)));
+        assert_eq!(acquired.iter().filter(|(done, _)| done.is_some()).count(), 1);
+        assert!(searches(14, 1).acquire().now_or_never().unwrap().is_err());
+        assert!(searches(15, 2).acquire().now_or_never().unwrap().is_ok());
         drop((running, waiting));
-        assert!(searches(14, 1).turn().now_or_never().is_none(), "it waits");
+        assert!(searches(14, 1).acquire().now_or_never().is_none(), "it waits");
     }
 }
