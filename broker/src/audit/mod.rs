@@ -204,7 +204,7 @@ pub async fn record_in_own_tx(db: &Db, clock: &Clock, event: Event) -> sqlx::Res
 const MAX_CONCURRENT_REFUSALS: usize = 64;
 
 /// Permits to record refusals, of all services of this process.
-static REFUSALS: Semaphore = Semaphore::const_new(MAX_CONCURRENT_REFUSALS);
+static REFUSAL_PERMITS: Semaphore = Semaphore::const_new(MAX_CONCURRENT_REFUSALS);
 
 /// Records a refused request in a transaction of its own, with the text of its error as the reason. Once
 /// fewer than 64 others are being recorded, the row is written although the client disconnects
@@ -218,7 +218,7 @@ pub async fn record_refusal(
     event: Event,
     refusal: &(dyn std::fmt::Display + Sync),
 ) -> sqlx::Result<()> {
-    record_refusal_with(&REFUSALS, (db, clock), event, refusal).await
+    record_refusal_with(&REFUSAL_PERMITS, (db, clock), event, refusal).await
 }
 
 async fn record_refusal_with(

@@ -35,8 +35,8 @@ use crate::{
 /// so far from this one's that a look back misses the change of a person.
 const ALL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the comparisons of one look may take. The next look makes the others.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of the comparisons of one poll. The next poll makes the others.
+const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Members who are compared at once. Each uses a connection of those for suspensions, of which there
 /// are few.
@@ -58,7 +58,7 @@ impl Gateway {
             // First, because the rest waits for the database.
             self.close_due(&mut role_changes, &tenants, now);
             self.close_overdue(now);
-            // After an outage of the database the look reaches back to the last one.
+            // After an outage of the database the poll reaches back to the last one.
             let since = looked_at - OVERLAP_MS;
             let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
             let changed = match changed {
@@ -77,12 +77,12 @@ impl Gateway {
                 is_due
             };
             let comparisons = self.close_reduced(&tenants, is_due);
-            let _ = tokio::time::timeout(LOOK_TIMEOUT, comparisons).await;
+            let _ = tokio::time::timeout(POLL_TIMEOUT, comparisons).await;
         }
     }
 
     /// Compares the roles of all members with open requests at an interval, until the task is aborted.
-    /// It is a task of its own, because the looks for changes must not wait for it.
+    /// It is a task of its own, because the polls for changes must not wait for it.
     pub(super) async fn sweep_member_rights(self, tenants: TenantOperations) {
         let tenants = tenants.on_authority();
         let mut ticks = ticks(ALL_INTERVAL);
@@ -310,11 +310,11 @@ mod tests {
         shares.close().await;
         let start = Instant::now();
         assert_eq!(gateway.close_overdue(start + 2 * MAX_OUT_OF_DATE), 0, "nothing is due");
-        let look = |rights: &RequestRights| {
+        let set_due = |rights: &RequestRights| {
             rights.set_due(start, true);
             true
         };
-        gateway.close_reduced(&tenants.on_authority(), look).await;
+        gateway.close_reduced(&tenants.on_authority(), set_due).await;
         let almost = MAX_OUT_OF_DATE.saturating_sub(Duration::from_secs(1));
         assert_eq!(gateway.close_overdue(start + almost), 0);
         assert_eq!(gateway.close_overdue(start + MAX_OUT_OF_DATE), 1);

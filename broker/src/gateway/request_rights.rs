@@ -42,7 +42,7 @@ struct Due {
     since: Instant,
     /// When it was last found to be due. A comparison of what was read before does not count.
     latest: Instant,
-    /// Whether the next look makes it. Others are left to the sweep.
+    /// Whether the next poll makes it. Others are left to the sweep.
     is_urgent: bool,
 }
 
@@ -96,7 +96,7 @@ impl RequestRights {
         (revision, read_at): (u64, Instant),
     ) -> bool {
         let mut had = self.had();
-        // The sweep and the look for changes overlap.
+        // The sweep and the poll for changes overlap.
         if revision < had.revision {
             return false;
         }
