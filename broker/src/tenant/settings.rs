@@ -1,7 +1,5 @@
 //! Settings of tenants (`tenants.*`), as `config` reads them.
 
-use std::ops::Deref;
-
 use regex::Regex;
 use tenant_shared::NAMESPACE_DELETER_ROLE;
 
@@ -69,6 +67,11 @@ pub struct ProtectedNames {
 }
 
 impl ProtectedNames {
+    /// The expression.
+    pub fn as_str(&self) -> &str {
+        &self.pattern
+    }
+
     /// Whether the expression matches a name. The configuration is checked when it is read; an
     /// invalid expression matches every name.
     pub fn matches(&self, name: &str) -> bool {
@@ -79,15 +82,6 @@ impl ProtectedNames {
 impl From<String> for ProtectedNames {
     fn from(pattern: String) -> Self {
         Self { compiled: Regex::new(&pattern).ok(), pattern }
-    }
-}
-
-/// The expression.
-impl Deref for ProtectedNames {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.pattern
     }
 }
 
@@ -108,7 +102,7 @@ mod tests {
         let matches = |pattern: &str, name| ProtectedNames::from(pattern.to_owned()).matches(name);
         assert!(matches("kube-", "my-kube-x") && !matches("^kube-", "my-kube-x"));
         assert!(matches("(", "solar-x"));
-        assert_eq!(&*ProtectedNames::from("^a$".to_owned()), "^a$");
+        assert_eq!(ProtectedNames::from("^a$".to_owned()).as_str(), "^a$");
     }
 
     #[test]

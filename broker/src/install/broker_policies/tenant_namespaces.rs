@@ -90,7 +90,7 @@ fn require_name_of_tenant(parameters: &Parameters) -> (String, Message) {
         format!(
             "variables.name.startsWith(\"tenant-\") ? variables.home : ({prefix}\
              !variables.name.matches({}))",
-            quoted(&parameters.tenants.protected_names)
+            quoted(parameters.tenants.protected_names.as_str())
         ),
         Message::Built(
             "\"the broker may not write namespace \" + variables.name + \": a namespace of tenant \

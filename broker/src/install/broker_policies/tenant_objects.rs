@@ -87,7 +87,7 @@ fn require_namespace_of_tenant(parameters: &Parameters) -> (String, Message) {
         format!(
             "variables.revokes || (request.namespace.startsWith(\"tenant-\") ? variables.home : \
              ({prefix}!request.namespace.matches({})))",
-            quoted(&parameters.tenants.protected_names)
+            quoted(parameters.tenants.protected_names.as_str())
         ),
         Message::Built(
             "\"the broker may not write in namespace \" + request.namespace + \": it is neither \

@@ -124,7 +124,7 @@ fn refuse_protected_names(parameters: &Parameters) -> (String, Message) {
     unless_administrator(
         &format!(
             "{IS_NO_TENANTS} || !object.metadata.name.matches({})",
-            quoted(&parameters.tenants.protected_names)
+            quoted(parameters.tenants.protected_names.as_str())
         ),
         "this name belongs to the cluster (tenants.protected_names): use another one",
     )

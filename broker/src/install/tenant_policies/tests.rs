@@ -206,7 +206,7 @@ fn protected_names_are_quoted() {
         settings.protected_names = r#"x") || true || ("\"#.to_owned().into();
     });
     let policy = creation::policy(&hostile);
-    let quoted = quoted(&hostile.tenants.protected_names);
+    let quoted = quoted(hostile.tenants.protected_names.as_str());
     let found = policy.validations.iter().any(|(it, _)| it.contains(&format!("({quoted})")));
     assert!(found, "{quoted}");
 }
