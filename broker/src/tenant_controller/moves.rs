@@ -474,22 +474,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::tenant::ApiGroup;
+    use crate::{tenant::ApiGroup, tenant_controller::testing::announced_move};
 
     fn namespace(metadata: &Value) -> Namespace {
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
-    }
-
-    fn announced() -> NamespaceMove {
-        NamespaceMove {
-            namespace: "solar-a".to_owned(),
-            namespace_uid: "n-1".to_owned(),
-            from_tenant: None,
-            to_tenant: Uuid::nil(),
-            requested_by: Uuid::nil(),
-            state: MoveState::Announced,
-            expires_at: 0,
-        }
     }
 
     fn lunar() -> TenantRow {
@@ -508,7 +496,7 @@ mod tests {
     fn both_labels_and_the_uid_of_the_namespace_confirm_a_move() {
         let labels = json!({TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-1"});
         let confirmed =
-            |metadata: Value| is_confirmed(&announced(), &lunar(), &namespace(&metadata));
+            |metadata: Value| is_confirmed(&announced_move(), &lunar(), &namespace(&metadata));
         assert!(confirmed(json!({"uid": "n-1", "labels": labels})));
         for metadata in [
             json!({"uid": "n-2", "labels": labels}),
@@ -587,7 +575,7 @@ mod tests {
         }))
         .unwrap();
         let deleted = BindingsText::of([&binding]);
-        let events = moved_events(&announced(), Some(&solar), &lunar(), &deleted);
+        let events = moved_events(&announced_move(), Some(&solar), &lunar(), &deleted);
         let reasons: Vec<&str> = events.iter().filter_map(|it| it.reason.as_deref()).collect();
         assert_eq!(
             reasons,

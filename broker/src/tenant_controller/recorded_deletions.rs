@@ -13,8 +13,8 @@ use crate::{
     tenant::NamespaceMove,
 };
 
-/// Namespaces whose last text is kept.
-const MAX_NAMESPACES: usize = 100;
+/// Texts that are kept, one for each namespace.
+const MAX_TEXTS: usize = 100;
 
 /// The last text that this process recorded for each namespace, so that attempts that find the same
 /// RoleBindings again and again do not fill the audit trail.
@@ -29,7 +29,7 @@ impl RecordedDeletions {
 
     fn insert(&self, namespace: &str, text: String) {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if texts.len() >= MAX_NAMESPACES {
+        if texts.len() >= MAX_TEXTS {
             texts.clear();
         }
         texts.insert(namespace.to_owned(), text);
@@ -65,12 +65,10 @@ impl TenantController {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::rbac::v1::RoleBinding;
-    use uuid::Uuid;
 
     use super::*;
     use crate::{
-        tenant::MoveState,
-        tenant_controller::testing::Fixture,
+        tenant_controller::testing::{Fixture, announced_move},
         testing::{On, on_both_engines},
     };
 
@@ -78,15 +76,7 @@ mod tests {
 
     async fn repeated_attempts_record_the_same_deletion_once(on: On) {
         let fixture = Fixture::new(on).await;
-        let of = NamespaceMove {
-            namespace: "solar-a".to_owned(),
-            namespace_uid: "n-1".to_owned(),
-            from_tenant: None,
-            to_tenant: Uuid::nil(),
-            requested_by: Uuid::nil(),
-            state: MoveState::Announced,
-            expires_at: 0,
-        };
+        let of = announced_move();
         let some = BindingsText::of([&RoleBinding::default()]);
         let none = BindingsText::default();
         for (bindings, text, rows) in

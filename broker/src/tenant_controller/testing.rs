@@ -8,7 +8,9 @@ use super::{Dependencies, TenantController};
 use crate::{
     base::telemetry::Metrics,
     identity::PersonRules,
-    tenant::{ApiGroup, Observed, TenantCache, TenantRow, TenantSettings},
+    tenant::{
+        ApiGroup, MoveState, NamespaceMove, Observed, TenantCache, TenantRow, TenantSettings,
+    },
     testing::{On, Storage},
     tier::Tiers,
     workspace::MembershipRequest,
@@ -30,6 +32,19 @@ impl TenantController {
             metrics: Metrics::default(),
             resync_interval: Duration::from_mins(1),
         })
+    }
+}
+
+/// The move of the namespace `solar-a`, which was no tenant's, that an administrator announced.
+pub(super) fn announced_move() -> NamespaceMove {
+    NamespaceMove {
+        namespace: "solar-a".to_owned(),
+        namespace_uid: "n-1".to_owned(),
+        from_tenant: None,
+        to_tenant: Uuid::nil(),
+        requested_by: Uuid::nil(),
+        state: MoveState::Announced,
+        expires_at: 0,
     }
 }
 
