@@ -3,12 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{
-    core::v1::Namespace,
-    rbac::v1::{RoleBinding, Subject},
-};
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::api::ListParams;
-use serde::Deserialize;
+use prost::Message;
 
 use super::{
     Cluster, ClusterError, UserInfo,
@@ -42,12 +39,13 @@ impl Cluster {
         user: &UserInfo,
     ) -> Result<BTreeSet<String>, ClusterError> {
         let mut names = BTreeSet::new();
+        // All RoleBindings of a cluster are half as many bytes as in JSON.
         let mut pages: Pages<Binding> =
-            Pages::new::<RoleBinding>(self.client(), Form::Full, ListParams::default());
+            Pages::protobuf::<RoleBinding>(self.client(), Form::Full, ListParams::default());
         while let Some((bindings, is_full)) = pages.next_or_metadata().await? {
             for Binding { metadata, subjects } in bindings {
-                let Some(namespace) = metadata.namespace else { continue };
-                let mut subjects = subjects.iter().flatten();
+                let namespace = metadata.unwrap_or_default().namespace;
+                let mut subjects = subjects.iter();
                 // Without subjects, every namespace is a candidate. That gives nobody anything,
                 // because each is read as the user.
                 if !is_full || subjects.any(|subject| is_subject(subject, user, &namespace)) {
@@ -59,29 +57,46 @@ impl Cluster {
     }
 }
 
-/// What is read of a RoleBinding.
-#[derive(Debug, Deserialize)]
+/// What is read of a `rbac/v1.RoleBinding`.
+#[derive(Message)]
 struct Binding {
-    metadata: BindingMeta,
-    subjects: Option<Vec<Subject>>,
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<BindingMeta>,
+    #[prost(message, repeated, tag = "2")]
+    subjects: Vec<Subject>,
 }
 
-#[derive(Debug, Deserialize)]
+/// What is read of a `meta/v1.ObjectMeta`.
+#[derive(Message)]
 struct BindingMeta {
-    namespace: Option<String>,
+    #[prost(string, tag = "3")]
+    namespace: String,
+}
+
+/// What is read of a `rbac/v1.Subject`. The API server accepts strings that are not UTF-8.
+#[derive(Message)]
+struct Subject {
+    #[prost(bytes = "vec", tag = "1")]
+    kind: Vec<u8>,
+    #[prost(bytes = "vec", tag = "3")]
+    name: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    namespace: Vec<u8>,
 }
 
 /// Whether a subject of a RoleBinding in this namespace is the user. A ServiceAccount without a
 /// namespace is one of the binding's.
 fn is_subject(subject: &Subject, user: &UserInfo, namespace: &str) -> bool {
-    match subject.kind.as_str() {
-        "User" => subject.name == user.user,
-        "Group" => user.groups.contains(&subject.name),
-        "ServiceAccount" => {
-            let own = subject.namespace.as_deref().filter(|own| !own.is_empty());
+    let is_name = |name: &str| subject.name == name.as_bytes();
+    match &*subject.kind {
+        b"User" => is_name(&user.user),
+        b"Group" => user.groups.iter().any(|group| is_name(group)),
+        b"ServiceAccount" => {
+            let own = Some(&*subject.namespace).filter(|own| !own.is_empty());
             let account = user.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
-            let account = account.and_then(|account| account.split_once(':'));
-            account == Some((own.unwrap_or(namespace), subject.name.as_str()))
+            account.and_then(|account| account.split_once(':')).is_some_and(|(of, name)| {
+                of.as_bytes() == own.unwrap_or(namespace.as_bytes()) && is_name(name)
+            })
         }
         _ => false,
     }
@@ -92,9 +107,9 @@ mod tests {
     use super::*;
 
     fn subject(kind: &str, name: &str, namespace: Option<&str>) -> Subject {
-        let namespace = namespace.map(str::to_owned);
-        let (kind, name) = (kind.to_owned(), name.to_owned());
-        Subject { kind, name, namespace, ..Subject::default() }
+        let [kind, name, namespace] =
+            [kind, name, namespace.unwrap_or_default()].map(|text| text.as_bytes().to_vec());
+        Subject { kind, name, namespace }
     }
 
     #[test]

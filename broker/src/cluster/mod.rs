@@ -29,6 +29,7 @@ mod object;
 mod own_reads;
 mod page_size;
 mod pages;
+mod protobuf;
 mod quantity;
 mod registry;
 mod revoke;
@@ -71,6 +72,7 @@ pub use own_reads::{
     ClusterList, OwnRead, OwnReadError, OwnResource, ReadClient, RequiredLabels, SelectorError,
     UnknownClusterList,
 };
+pub(crate) use protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
 pub use quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of};
 pub use registry::Clusters;
 pub use secret::{SECRET_TYPE, TokenSecret};

@@ -24,7 +24,6 @@ mod headers;
 mod in_flight;
 mod interception;
 mod joins;
-mod kubernetes_protobuf;
 mod kubernetes_status;
 mod limiter;
 mod member_rights;

@@ -4,8 +4,7 @@
 use prost::Message;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::kubernetes_protobuf::{MAGIC, envelope};
-use crate::cluster::ClusterList;
+use crate::cluster::{ClusterList, PROTOBUF_MAGIC, ProtobufEnvelope};
 
 #[derive(Message, Deserialize)]
 struct Review {
@@ -55,8 +54,8 @@ struct RulesSpec {
 
 /// Decodes an object of this kind from one of both formats.
 fn decode<M: Message + Default + DeserializeOwned>(object: &[u8]) -> Option<M> {
-    if object.starts_with(MAGIC) {
-        M::decode(&*envelope(object)?.raw).ok()
+    if object.starts_with(PROTOBUF_MAGIC) {
+        M::decode(&*ProtobufEnvelope::parse(object)?.raw).ok()
     } else {
         serde_json::from_slice(object).ok()
     }
@@ -110,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{super::kubernetes_protobuf::Envelope, *};
+    use super::*;
 
     fn about(attributes: &Value) -> bool {
         let text = json!({"kind": "SelfSubjectAccessReview",
@@ -150,8 +149,8 @@ mod tests {
             ..ResourceAttributes::default()
         };
         let review = Review { spec: Some(Spec { resource_attributes: Some(attributes) }) };
-        let envelope = Envelope { type_meta: None, raw: review.encode_to_vec() };
-        let encoded = [MAGIC, &envelope.encode_to_vec()].concat();
+        let envelope = ProtobufEnvelope { type_meta: None, raw: review.encode_to_vec() };
+        let encoded = [PROTOBUF_MAGIC, &envelope.encode_to_vec()].concat();
         assert!(is_namespace_list(&encoded, "tenant-a"));
         // Recorded from kubectl 1.32.
         let written = b"k8s\0\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\
@@ -194,8 +193,8 @@ mod tests {
         assert_eq!(attributes(json).unwrap().namespace, "solar-a");
         assert_eq!(rules_namespace(br#"{"spec": {"namespace": "a"}}"#), Some("a".to_owned()));
         let review = RulesReview { spec: Some(RulesSpec { namespace: "b".to_owned() }) };
-        let envelope = Envelope { type_meta: None, raw: review.encode_to_vec() };
-        let encoded = [MAGIC, &envelope.encode_to_vec()].concat();
+        let envelope = ProtobufEnvelope { type_meta: None, raw: review.encode_to_vec() };
+        let encoded = [PROTOBUF_MAGIC, &envelope.encode_to_vec()].concat();
         assert_eq!(rules_namespace(&encoded), Some("b".to_owned()));
         assert_eq!(rules_namespace(b"[]"), None);
     }
@@ -204,8 +203,8 @@ mod tests {
         #[test]
         fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             is_namespace_list(&bytes, "tenant-a");
-            is_namespace_list(&[MAGIC, &bytes].concat(), "tenant-a");
-            rules_namespace(&[MAGIC, &bytes].concat());
+            is_namespace_list(&[PROTOBUF_MAGIC, &bytes].concat(), "tenant-a");
+            rules_namespace(&[PROTOBUF_MAGIC, &bytes].concat());
         }
     }
 }

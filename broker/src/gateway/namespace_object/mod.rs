@@ -10,10 +10,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use prost::Message;
 use tenant_shared::TENANT_LABEL;
 
-use super::{
-    kubernetes_protobuf::{TypeMeta, envelope},
-    namespace_refusal::{NamespaceRefusal, RefusalReason},
-};
+use super::namespace_refusal::{NamespaceRefusal, RefusalReason};
+use crate::cluster::{ProtobufEnvelope, TypeMeta};
 
 /// Random bytes of a generated name; each gives one character.
 pub(super) const SUFFIX_BYTES: usize = 5;
@@ -170,7 +168,7 @@ fn from_protobuf(body: &[u8]) -> Result<Fields, String> {
 }
 
 fn decode(body: &[u8]) -> Option<NamespaceMessage> {
-    let envelope = envelope(body)?;
+    let envelope = ProtobufEnvelope::parse(body)?;
     // As in JSON, the path says what is missing here.
     let TypeMeta { api_version, kind } = envelope.type_meta.unwrap_or_default();
     let is_namespace = matches!(&*api_version, "" | "v1") && matches!(&*kind, "" | "Namespace");

@@ -4,11 +4,8 @@ use http::HeaderValue;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    super::kubernetes_protobuf::{Envelope, MAGIC},
-    *,
-};
-use crate::tenant::LAST_APPLIED_ANNOTATION;
+use super::*;
+use crate::{cluster::PROTOBUF_MAGIC, tenant::LAST_APPLIED_ANNOTATION};
 
 const SUFFIX: [u8; SUFFIX_BYTES] = [0, 26, 27, 1, 255];
 
@@ -20,8 +17,8 @@ fn read_json(metadata: &Value) -> Result<NewNamespace, NamespaceRefusal> {
 fn protobuf(kind: &str, metadata: MetadataMessage) -> Result<NewNamespace, NamespaceRefusal> {
     let type_meta = TypeMeta { api_version: "v1".to_owned(), kind: kind.to_owned() };
     let namespace = NamespaceMessage { metadata: Some(metadata), spec: None };
-    let envelope = Envelope { type_meta: Some(type_meta), raw: namespace.encode_to_vec() };
-    let body = [MAGIC, &envelope.encode_to_vec()].concat();
+    let envelope = ProtobufEnvelope { type_meta: Some(type_meta), raw: namespace.encode_to_vec() };
+    let body = [PROTOBUF_MAGIC, &envelope.encode_to_vec()].concat();
     parse(Format::Protobuf, &body, SUFFIX)
 }
 
@@ -159,8 +156,8 @@ proptest! {
     fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120), text in ".{0,80}") {
         let _ = parse(Format::Json, text.as_bytes(), SUFFIX);
         let _ = parse(Format::Protobuf, &bytes, SUFFIX);
-        let _ = parse(Format::Protobuf, &[MAGIC, &bytes].concat(), SUFFIX);
-        let envelope = Envelope { type_meta: None, raw: bytes };
-        let _ = parse(Format::Protobuf, &[MAGIC, &envelope.encode_to_vec()].concat(), SUFFIX);
+        let _ = parse(Format::Protobuf, &[PROTOBUF_MAGIC, &bytes].concat(), SUFFIX);
+        let envelope = ProtobufEnvelope { type_meta: None, raw: bytes };
+        let _ = parse(Format::Protobuf, &[PROTOBUF_MAGIC, &envelope.encode_to_vec()].concat(), SUFFIX);
     }
 }

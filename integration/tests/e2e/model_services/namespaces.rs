@@ -3,12 +3,13 @@
 use http::Method;
 use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
+use integration::http_client::http_client;
 use integration::kubectl::Kubectl;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::fixture::{
-    ADM, Client, NONE, ONE, TIMEOUT, apply, bind, builder, namespace_of, person, world,
+    ADM, Client, NONE, ONE, REG, TIMEOUT, apply, bind, builder, namespace_of, person, world,
 };
 use integration::probe::{self, Probe};
 use integration::world::World;
@@ -30,7 +31,7 @@ async fn large_role_bindings(admin: &Kubectl) {
             "name": format!("other-{number:05}")})
         })
         .collect();
-    for number in 0..5 {
+    for number in 0..8 {
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": {"name": format!("large-{number}"), "namespace": "a-large"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
@@ -39,6 +40,46 @@ async fn large_role_bindings(admin: &Kubectl) {
         let created = admin.run_with_input(["create", "-f", "-"], binding.to_string()).await;
         created.unwrap().success().unwrap();
     }
+}
+
+/// Makes a RoleBinding with a subject whose name is not UTF-8. The API server accepts it in Protobuf.
+async fn role_binding_that_is_not_utf8(world: &World, admin: &Kubectl) {
+    let (namespace, name) = ("ns-not-utf8", "OTHER-USER");
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    apply(admin, object.to_string()).await;
+    let user =
+        |name: &str| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name});
+    bind(admin, namespace, &user("reg"), "admin").await;
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "not-utf8", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [user(name)]});
+    admin
+        .run_with_input(["create", "-f", "-"], binding.to_string())
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let path =
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/not-utf8");
+    let url = world.cluster().url().join(&path).unwrap();
+    let http = http_client(Some(world.cluster().authority().certificate())).unwrap();
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    // RBAC follows the binding of `reg` after a moment.
+    probe::until("a RoleBinding that is not UTF-8", TIMEOUT, || async {
+        let read = http.get(url.clone()).bearer_auth(REG).header("accept", protobuf).send().await?;
+        let mut object = read.bytes().await?.to_vec();
+        let Some(at) = object.windows(name.len()).position(|part| part == name.as_bytes()) else {
+            return Ok(Probe::NotYet("it cannot be read yet".to_owned()));
+        };
+        object[at..at + name.len()].fill(0xff);
+        let written = http.put(url.clone()).bearer_auth(REG).header("content-type", protobuf);
+        let written = written.body(object).send().await?;
+        let status = written.status();
+        Ok(if status.is_success() { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+    })
+    .await
+    .unwrap();
 }
 
 /// Whether a request is for a page of the RoleBindings of all namespaces.
@@ -89,6 +130,7 @@ async fn everybody_sees_exactly_what_they_may_read() {
     bind(&admin, "ns-secrets", &subject("User", "one"), "test-secrets-only").await;
 
     large_role_bindings(&admin).await;
+    role_binding_that_is_not_utf8(&world, &admin).await;
     let proxy = world.proxy().unwrap();
 
     let expected = json!([
