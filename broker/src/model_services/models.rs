@@ -56,13 +56,19 @@ impl InNamespace {
     /// # Errors
     /// The caller may not list a kind; the API server does not answer; the namespace does not exist.
     pub(super) async fn models(&self) -> Result<Models, Failure> {
-        let (services, llm_services, runtimes) = tokio::try_join!(
-            self.labelled::<InferenceService>(&INFERENCE_SERVICES),
-            self.labelled::<LlmInferenceService>(&LLM_INFERENCE_SERVICES),
-            self.runtimes(),
-        )?;
+        let lists = async {
+            tokio::try_join!(
+                self.labelled::<InferenceService>(&INFERENCE_SERVICES),
+                self.labelled::<LlmInferenceService>(&LLM_INFERENCE_SERVICES),
+                self.runtimes(),
+            )
+        };
+        // It counts only if there are no models, but a call after the lists would take as long as they
+        // do.
+        let (lists, existence) = tokio::join!(lists, self.require_existence());
+        let (services, llm_services, runtimes) = lists?;
         if services.is_empty() && llm_services.is_empty() {
-            self.require_existence().await?;
+            existence?;
         }
         Ok(Models::new(services, llm_services, runtimes))
     }
