@@ -114,7 +114,7 @@ impl OuterStack {
             address: Some(self.proxies.client(remote, request.headers())),
             user_agent: user_agent(request.headers()),
             method: request.method().clone(),
-            path: request.uri().path().chars().take(MAX_PATH_CHARS).collect(),
+            path: truncated(request.uri().path(), MAX_PATH_CHARS).to_owned(),
             started_at: Instant::now(),
         }
     }
@@ -173,5 +173,34 @@ fn refusal(path: &str, error: ApiError) -> Response<Body> {
 /// The `User-Agent` without control characters, truncated.
 fn user_agent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(header::USER_AGENT)?.to_str().ok()?;
-    Some(text.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect())
+    // The only control character that `to_str` accepts is the tab.
+    Some(truncated(text, MAX_USER_AGENT_CHARS).replace('\t', ""))
+}
+
+/// The first characters of a text.
+fn truncated(text: &str, max_chars: usize) -> &str {
+    if text.len() <= max_chars {
+        return text;
+    }
+    text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_clients_are_truncated_and_have_no_tabs() {
+        for (text, expected) in [("", ""), ("ab", "ab"), ("abc", "ab"), ("äöü", "äö"), ("äö", "äö")]
+        {
+            assert_eq!(truncated(text, 2), expected);
+        }
+        let agent = |text: &str| {
+            let text = HeaderValue::from_bytes(text.as_bytes()).unwrap();
+            user_agent(&HeaderMap::from_iter([(header::USER_AGENT, text)]))
+        };
+        assert_eq!(agent("kubectl\t1.36").as_deref(), Some("kubectl1.36"));
+        assert_eq!(agent(&"x".repeat(300)).unwrap().len(), MAX_USER_AGENT_CHARS);
+        assert_eq!(agent("ä"), None);
+    }
 }

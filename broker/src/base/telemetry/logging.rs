@@ -64,6 +64,12 @@ struct EscapedLines<W>(W);
 
 impl<W: io::Write> io::Write for EscapedLines<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // Nearly all events, and each request has one.
+        if event.strip_suffix(b"\n").unwrap_or(event).iter().all(|byte| matches!(byte, b' '..=b'~'))
+        {
+            self.0.write_all(event)?;
+            return Ok(event.len());
+        }
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
         if line.contains(is_terminal_unsafe) {
