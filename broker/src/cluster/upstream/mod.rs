@@ -32,6 +32,9 @@ use super::ConnectError;
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The number of idle HTTP/1.1 connections that are kept.
 const MAX_IDLE: usize = 128;
+/// The largest buffer of an HTTP/1.1 connection, in bytes, which also limits the head of a response.
+/// An idle connection keeps its buffer, and long responses make it as large as this.
+const MAX_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The largest body of a request on a pooled connection, in bytes. It fits into the buffers of a TCP
 /// connection, so that an aborted request leaves nothing to be written, even if the API server does
@@ -115,6 +118,7 @@ impl Upstream {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
+            .http1_max_buf_size(MAX_BUFFER_BYTES)
             .build(connector.clone());
         let http2 = Http2Pool::new(Connector::all_versions(&tls, server_name), url.clone());
         Ok(Self { http1, connector, http2, base: url })
