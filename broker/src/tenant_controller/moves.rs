@@ -23,6 +23,7 @@ use super::{
     error::ReconcileError,
     grant::Granted,
     namespaces::{has_labels_of_others, is_terminating},
+    recorded_deletions::DeletionStage,
     snapshot::{Snapshot, name_of},
     withdraw::{MAX_IN_FLIGHT, title},
 };
@@ -156,7 +157,7 @@ impl TenantController {
              will be deleted: {found}",
             row.name, announced.namespace_uid, to.name,
         );
-        let recorded = self.record_deletion(announced, &found, text).await;
+        let recorded = self.record_deletion(announced, DeletionStage::Planned, &found, text).await;
         recorded.map_err(|error| error_chain(&error))?;
         let mut deleted = BindingsText::default();
         let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
@@ -173,27 +174,6 @@ impl TenantController {
             self.record_deleted(announced, &deleted, text).await;
         }
         begun.map(drop).map_err(|error| error_chain(&error))
-    }
-
-    /// Records RoleBindings that were deleted for a move that is not complete, if there are any. The
-    /// next attempt does not find them.
-    async fn record_deleted(&self, of: &NamespaceMove, deleted: &BindingsText, reason: String) {
-        if deleted.is_empty() {
-            return;
-        }
-        let event = audit::Event {
-            user_id: Some(of.requested_by),
-            reason: Some(reason),
-            ..audit::Event::success(Action::NamespaceMoved)
-        };
-        if let Err(error) = audit::record_in_own_tx(&self.db, &self.clock, event).await {
-            tracing::error!(
-                namespace = of.namespace,
-                bindings = %deleted,
-                error = error_chain(&error),
-                "RoleBindings were deleted for a move, and that was not recorded"
-            );
-        }
     }
 
     /// The namespace quota of a tenant, as its Tenant says now.
@@ -343,7 +323,8 @@ impl TenantController {
         let text = format!(
             "namespace {namespace}: RoleBindings from before that will be deleted: {found}"
         );
-        if let Err(error) = self.record_deletion(received, &found, text).await {
+        let recorded = self.record_deletion(received, DeletionStage::Planned, &found, text).await;
+        if let Err(error) = recorded {
             return granted
                 .failures
                 .push(format!("the move of {namespace}: {}", error_chain(&error)));
