@@ -65,7 +65,7 @@ pub use labels::{
 };
 pub use managed_fields::{FieldConflict, field_conflicts};
 pub use member_review::MemberReviewError;
-pub use moved_namespace::{BindingsText, binds_outsiders};
+pub use moved_namespace::{BindingsText, NamespaceLimits, binds_outsiders};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
 pub use own_reads::{

@@ -1,29 +1,34 @@
 //! Objects in a namespace that goes from one tenant to another: bindings and limits from before.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::{
-    core::v1::{LimitRange, ResourceQuota},
-    rbac::v1::RoleBinding,
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        core::v1::{LimitRange, ResourceQuota, ScopeSelector},
+        rbac::v1::RoleBinding,
+    },
 };
 use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{ListParams, ObjectList},
+    Resource, ResourceExt as _,
+    api::{ListParams, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
 use tenant_shared::TENANT_LABEL;
 
-use super::{Cluster, ClusterError, Object};
+use super::{
+    Cluster, ClusterError, Object,
+    pages::{Form, Pages},
+};
 
 /// Lists of RoleBindings until two in a row have none to delete.
 const MAX_ROUNDS: u32 = 20;
 /// Pause between rounds, because another API server may lag behind by as much.
 const ROUND_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
-/// Objects per page of a list.
-const PAGE_SIZE: u32 = 500;
-/// RoleBindings per page.
-const BINDINGS_PAGE_SIZE: u32 = 20;
 /// Subjects of one RoleBinding that a text names.
 const MAX_SUBJECTS: usize = 20;
 /// Characters of a name in a text.
@@ -45,7 +50,7 @@ pub fn binds_outsiders(binding: &RoleBinding) -> bool {
 /// characters, and counts the others. Names are quoted, and cut to [`MAX_NAME_CHARS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindingsText {
-    text: String,
+    entries: Vec<String>,
     chars: usize,
     left_out: usize,
 }
@@ -61,7 +66,7 @@ impl BindingsText {
 
     /// Whether there was no RoleBinding.
     pub fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.left_out == 0
+        self.entries.is_empty() && self.left_out == 0
     }
 
     fn add(&mut self, binding: &RoleBinding) {
@@ -79,29 +84,42 @@ impl BindingsText {
         let one = format!("{name} ({} {}: {subjects})", role.kind, quoted(&role.name));
         let chars = one.chars().count();
         // A list of another API server may have it once more.
-        if self.text.contains(&one) {
+        if self.entries.contains(&one) {
             return;
         }
         if self.chars + chars > MAX_TEXT_CHARS {
             self.left_out += 1;
             return;
         }
-        if !self.text.is_empty() {
-            self.text.push_str("; ");
-        }
-        self.text.push_str(&one);
+        self.entries.push(one);
         self.chars += chars + 2;
     }
 }
 
 impl fmt::Display for BindingsText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.left_out, self.text.is_empty()) {
+        let text = self.entries.join("; ");
+        match (self.left_out, self.entries.is_empty()) {
             (0, true) => f.write_str("none"),
-            (0, false) => f.write_str(&self.text),
-            (more, _) => write!(f, "{} and {more} more", self.text),
+            (0, false) => f.write_str(&text),
+            (more, _) => write!(f, "{text} and {more} more"),
         }
     }
+}
+
+/// A ResourceQuota or LimitRange in a namespace, without its amounts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NamespaceLimits {
+    pub name: String,
+    /// Whether it has the label of a tenant.
+    pub is_tenants: bool,
+    /// Those of a ResourceQuota.
+    pub scopes: Vec<String>,
+    pub scope_selector: Option<ScopeSelector>,
+}
+
+fn has_tenant(labels: Option<&BTreeMap<String, String>>) -> bool {
+    labels.is_some_and(|labels| labels.contains_key(TENANT_LABEL))
 }
 
 /// The first characters of a name, because the API server accepts nearly any name for RBAC objects.
@@ -112,32 +130,62 @@ fn quoted(name: &str) -> String {
 }
 
 impl Cluster {
-    /// All objects of a kind in a namespace that a selector of labels selects.
+    /// The ResourceQuotas in a namespace.
     ///
     /// # Errors
-    /// The request failed.
-    pub async fn list_in_namespace<K>(
+    /// A request failed.
+    pub async fn quotas_in(&self, namespace: &str) -> Result<Vec<NamespaceLimits>, ClusterError> {
+        self.list_in_namespace(namespace, "", |quota: ResourceQuota| {
+            let spec = quota.spec.unwrap_or_default();
+            Some(NamespaceLimits {
+                name: quota.metadata.name.unwrap_or_default(),
+                is_tenants: has_tenant(quota.metadata.labels.as_ref()),
+                scopes: spec.scopes.unwrap_or_default(),
+                scope_selector: spec.scope_selector,
+            })
+        })
+        .await
+    }
+
+    /// The LimitRanges in a namespace.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn limit_ranges_in(
+        &self,
+        namespace: &str,
+    ) -> Result<Vec<NamespaceLimits>, ClusterError> {
+        self.list_in_namespace(namespace, "", |range: LimitRange| {
+            Some(NamespaceLimits {
+                name: range.metadata.name.unwrap_or_default(),
+                is_tenants: has_tenant(range.metadata.labels.as_ref()),
+                ..NamespaceLimits::default()
+            })
+        })
+        .await
+    }
+
+    /// What `keep` returns of the objects of a kind in a namespace that a selector of labels selects.
+    async fn list_in_namespace<K, T>(
         &self,
         namespace: &str,
         selector: &str,
-    ) -> Result<Vec<K>, ClusterError>
+        keep: impl Fn(K) -> Option<T>,
+    ) -> Result<Vec<T>, ClusterError>
     where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-            + Clone
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + DeserializeOwned
-            + std::fmt::Debug,
+            + Send
+            + 'static,
     {
-        let api: Api<K> = Api::namespaced(self.client(), namespace);
-        let selected = ListParams::default().labels(selector).limit(PAGE_SIZE);
-        let (mut objects, mut next) = (Vec::new(), None);
-        loop {
-            let page = api.list(&ListParams { continue_token: next, ..selected.clone() }).await?;
-            objects.extend(page.items);
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(objects);
-            }
+        let selected = ListParams::default().labels(selector);
+        let mut pages: Pages<K> = Pages::new::<K>(self.client(), Form::Full, selected);
+        pages = pages.in_namespace::<K>(namespace);
+        let mut kept = Vec::new();
+        while let Some(page) = pages.next().await? {
+            kept.extend(page.into_iter().filter_map(&keep));
         }
+        Ok(kept)
     }
 
     /// Texts about the RoleBindings of a namespace for which `goes` holds, and about the others.
@@ -150,17 +198,13 @@ impl Cluster {
         goes: impl Fn(&RoleBinding) -> bool,
     ) -> Result<(BindingsText, BindingsText), ClusterError> {
         let (mut go, mut stay) = (BindingsText::default(), BindingsText::default());
-        let mut next = None;
-        loop {
-            let page = self.page_of_bindings(namespace, next).await?;
-            for binding in &page.items {
+        let mut pages = self.bindings_in(namespace);
+        while let Some(page) = pages.next().await? {
+            for binding in &page {
                 if goes(binding) { go.add(binding) } else { stay.add(binding) }
             }
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok((go, stay));
-            }
         }
+        Ok((go, stay))
     }
 
     /// Deletes the RoleBindings of a namespace for which `goes` holds, until two lists in a row have
@@ -202,13 +246,11 @@ impl Cluster {
         goes: &impl Fn(&RoleBinding) -> bool,
         deleted: &mut BindingsText,
     ) -> Result<usize, ClusterError> {
-        let (mut number, mut next) = (0, None);
-        loop {
-            let mut page = self.page_of_bindings(namespace, next).await?;
-            page.items.retain(goes);
-            number += page.items.len();
+        let (mut number, mut pages) = (0, self.bindings_in(namespace));
+        while let Some(mut page) = pages.next().await? {
+            page.retain(goes);
+            number += page.len();
             let deletions: Vec<_> = page
-                .items
                 .into_iter()
                 .map(|binding| async move {
                     let (name, uid) = (binding.name_any(), binding.uid());
@@ -227,23 +269,16 @@ impl Cluster {
             if let Some(error) = failure {
                 return Err(error);
             }
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(number);
-            }
         }
+        Ok(number)
     }
 
-    /// A page of the RoleBindings of a namespace. Owners make any number of them, with up to a
-    /// megabyte each, so no more than a page is in memory.
-    async fn page_of_bindings(
-        &self,
-        namespace: &str,
-        next: Option<String>,
-    ) -> Result<ObjectList<RoleBinding>, ClusterError> {
-        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
-        let page = ListParams { continue_token: next, ..ListParams::default() };
-        Ok(api.list(&page.limit(BINDINGS_PAGE_SIZE)).await?)
+    /// The RoleBindings of a namespace. Owners make any number of them, with up to a megabyte each, so
+    /// no more than a page is in memory.
+    fn bindings_in(&self, namespace: &str) -> Pages<RoleBinding> {
+        let selected = ListParams::default();
+        Pages::new::<RoleBinding>(self.client(), Form::Full, selected)
+            .in_namespace::<RoleBinding>(namespace)
     }
 
     /// The ResourceQuotas and LimitRanges in a namespace that the broker made for other tenants than
@@ -258,14 +293,16 @@ impl Cluster {
         is_own_name: impl Fn(&str) -> bool,
     ) -> Result<Vec<Object>, ClusterError> {
         let selector = format!("{TENANT_LABEL},{TENANT_LABEL}!={tenant}");
+        let is_own = |it: &ObjectMeta| it.name.as_deref().is_some_and(&is_own_name);
         let (quotas, limits) = tokio::try_join!(
-            self.list_in_namespace::<ResourceQuota>(namespace, &selector),
-            self.list_in_namespace::<LimitRange>(namespace, &selector),
+            self.list_in_namespace(namespace, &selector, |quota: ResourceQuota| {
+                is_own(&quota.metadata).then(|| Object::ResourceQuota(Box::new(quota)))
+            }),
+            self.list_in_namespace(namespace, &selector, |range: LimitRange| {
+                is_own(&range.metadata).then(|| Object::LimitRange(Box::new(range)))
+            }),
         )?;
-        let quotas = quotas.into_iter().map(|it| Object::ResourceQuota(Box::new(it)));
-        let limits = limits.into_iter().map(|it| Object::LimitRange(Box::new(it)));
-        let is_ours = |object: &Object| object.metadata().name.as_deref().is_some_and(&is_own_name);
-        Ok(quotas.chain(limits).filter(is_ours).collect())
+        Ok(quotas.into_iter().chain(limits).collect())
     }
 
     /// Whether the API server enforces the amounts that all of these quotas have now.
@@ -304,6 +341,9 @@ mod tests {
         };
         let text = |bindings: &[RoleBinding]| BindingsText::of(bindings).to_string();
         assert_eq!(text(&[]), "none");
+        // The second entry is a part of the first one.
+        let part = [binding("x\"a"), binding("a")];
+        assert_eq!(text(&part).matches("; ").count(), 1);
         let two = [binding("a"), binding("b\u{1b}"), binding("a")];
         let expected = "\"a\" (ClusterRole \"view\": User \"bob\", Group \"dev\"); \"b\\u{1b}\" \
                         (ClusterRole \"view\": User \"bob\", Group \"dev\")";

@@ -5,6 +5,7 @@ use std::fmt;
 
 use http::header;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Client, Resource,
     api::{ListParams, ObjectMeta},
@@ -107,6 +108,14 @@ impl<T: Send + 'static> Pages<T> {
             is_complete: false,
             encoding,
         }
+    }
+
+    /// The same list, of one namespace only.
+    pub(super) fn in_namespace<K>(self, namespace: &str) -> Self
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Self { path: K::url_path(&(), Some(namespace)), ..self }
     }
 
     /// The objects of the next page; `None` after the last page. A page that is too large is read

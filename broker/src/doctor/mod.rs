@@ -49,7 +49,7 @@ async fn run_checks(
     tenants::tier_labels(cluster, parameters, checks).await?;
     if parameters.tenants.enabled {
         tenant_objects::definition(cluster, checks).await?;
-        tenant_objects::labels(cluster, checks).await?;
+        tenant_objects::labels(cluster, parameters, checks).await?;
         tenant_objects::labelled_bindings(cluster, checks).await?;
         tenant_objects::lists(cluster, parameters, checks).await;
     }

@@ -14,7 +14,7 @@ use crate::{
     base::error_chain,
     cluster::{Cluster, ClusterError, DefinitionState, OwnRead, ReadClient, RequiredLabels},
     install::Parameters,
-    tenant::{ApiGroup, TenantName, role_binding_name},
+    tenant::{ApiGroup, ProtectedNames, TenantName, role_binding_name},
 };
 
 /// A label that no node has.
@@ -70,8 +70,13 @@ pub(super) async fn lists(cluster: &Cluster, parameters: &Parameters, checks: &m
 }
 
 /// Finds namespaces with the label of a Tenant that does not exist: those that were kept when their
-/// Tenant was deleted, and those that somebody made with a stolen credential of the broker.
-pub(super) async fn labels(cluster: &Cluster, checks: &mut Vec<Check>) -> Result<(), ClusterError> {
+/// Tenant was deleted, and those that somebody made with a stolen credential of the broker. Also those
+/// whose names the operator protected later.
+pub(super) async fn labels(
+    cluster: &Cluster,
+    parameters: &Parameters,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
     let mut namespaces: BTreeMap<String, String> = BTreeMap::new();
     cluster
         .list_metadata_of_tenants::<Namespace>(|metadata| {
@@ -83,6 +88,7 @@ pub(super) async fn labels(cluster: &Cluster, checks: &mut Vec<Check>) -> Result
             }
         })
         .await?;
+    checks.push(protected_names_check(&namespaces, &parameters.tenants.protected_names));
     // After the namespaces, because the home of a Tenant is made after the Tenant.
     let mut tenants = BTreeSet::new();
     for group in ApiGroup::ALL {
@@ -163,6 +169,33 @@ fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>
     )
 }
 
+fn protected_names_check(
+    namespaces: &BTreeMap<String, String>,
+    expression: &ProtectedNames,
+) -> Check {
+    let title = "no namespace of a tenant has a protected name";
+    // Homes have names of the broker.
+    let protected: Vec<&str> = namespaces
+        .keys()
+        .map(String::as_str)
+        .filter(|name| !name.starts_with("tenant-") && expression.matches(name))
+        .collect();
+    if protected.is_empty() {
+        return Check::passed(title, "");
+    }
+    let named: Vec<&str> = protected.iter().copied().take(MAX_NAMED).collect();
+    Check::warned(
+        title,
+        format!(
+            "{} have one (tenants.protected_names), {} among them: the broker can only take rights \
+             away in them, so changes of the Tenant fail there; remove the label {TENANT_LABEL}, or \
+             leave the name out of the expression",
+            protected.len(),
+            named.join(", ")
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -189,6 +222,18 @@ mod tests {
             "{}",
             check.detail
         );
+    }
+
+    #[test]
+    fn namespaces_with_protected_names_are_named() {
+        let namespaces = ["solar-a", "solar-db", "tenant-solar"];
+        let namespaces: BTreeMap<String, String> =
+            namespaces.map(|name| (name.to_owned(), "solar".to_owned())).into();
+        let check = |names: &str| protected_names_check(&namespaces, &names.to_owned().into());
+        assert_eq!(check("^(tenant-.*|kube-.*)$").outcome, CheckOutcome::Pass);
+        let check = check("-db$");
+        assert_eq!(check.outcome, CheckOutcome::Warn);
+        assert!(check.detail.contains(", solar-db among them"), "{}", check.detail);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -46,25 +46,51 @@ impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
     pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
         let tenants = tenants.on_authority();
+        let role_changes = Mutex::new(RoleChanges::new(Instant::now()));
+        tokio::join!(
+            self.watch_role_changes(&tenants, &role_changes),
+            self.compare_changed(&tenants, &role_changes),
+        );
+    }
+
+    /// Notices changes of Tenants, and closes what is due. It waits for nothing, least of all for the
+    /// database.
+    async fn watch_role_changes(
+        &self,
+        tenants: &TenantOperations,
+        role_changes: &Mutex<RoleChanges>,
+    ) {
         let mut ticks = ticks(INTERVAL);
-        let mut role_changes = RoleChanges::default();
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            {
+                let mut role_changes = role_changes.lock().unwrap_or_else(PoisonError::into_inner);
+                role_changes.tenants(tenants.revision(), || tenants.all(), now);
+                self.close_due(&mut role_changes, tenants, now);
+            }
+            self.close_overdue(now);
+        }
+    }
+
+    /// Notices changes of persons, and compares the roles of members after each change.
+    async fn compare_changed(&self, tenants: &TenantOperations, role_changes: &Mutex<RoleChanges>) {
+        let mut ticks = ticks(INTERVAL);
         // The RoleBindings may not have followed a change from before the start.
         let look_back = i64::try_from(MAX_WITHDRAWAL_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
         let mut looked_at = self.clock.now_ms().saturating_sub(look_back);
         loop {
             ticks.tick().await;
-            let (now_ms, now) = (self.clock.now_ms(), Instant::now());
-            role_changes.tenants(tenants.revision(), || tenants.all(), now);
-            // First, because the rest waits for the database.
-            self.close_due(&mut role_changes, &tenants, now);
-            self.close_overdue(now);
+            let (now_ms, read_at) = (self.clock.now_ms(), Instant::now());
             // After an outage of the database the poll reaches back to the last one.
             let since = looked_at - OVERLAP_MS;
             let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
             let changed = match changed {
                 Ok(changed) => {
                     looked_at = now_ms;
-                    role_changes.users(changed, now)
+                    let mut role_changes =
+                        role_changes.lock().unwrap_or_else(PoisonError::into_inner);
+                    role_changes.users(changed, (read_at, Instant::now()))
                 }
                 Err(_) => BTreeSet::new(),
             };
@@ -76,7 +102,7 @@ impl Gateway {
                 }
                 is_due
             };
-            let comparisons = self.close_reduced(&tenants, is_due);
+            let comparisons = self.close_reduced(tenants, is_due);
             let _ = tokio::time::timeout(POLL_TIMEOUT, comparisons).await;
         }
     }

@@ -26,8 +26,8 @@ pub(super) const MAX_WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(150);
 pub(super) const MIN_AGE: Duration = Duration::from_secs(1);
 /// How long after a change the streams of a Tenant that the controller does not reconcile are closed.
 const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
-/// How long before the broker noticed a change a stream may have begun with the new roles, because
-/// the Tenants are compared every half a second, and principals are read before that.
+/// How long before the last poll that did not find a change a stream may have begun with the new roles,
+/// because principals are read at other times than polls.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Whose roles changed.
@@ -44,6 +44,9 @@ enum Subject {
 pub(super) struct Change {
     subject: Subject,
     noticed_at: Instant,
+    /// When the last poll that did not find it began to read. Polls may be late, and streams that
+    /// begin in between have the new roles already.
+    not_known_since: Instant,
     /// When streams are closed.
     due_at: Instant,
     /// When they are closed for the last time, once that is known.
@@ -51,8 +54,9 @@ pub(super) struct Change {
 }
 
 impl Change {
-    fn new(subject: Subject, now: Instant) -> Self {
-        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIMEOUT, last_at: None }
+    fn new(subject: Subject, not_known_since: Instant, now: Instant) -> Self {
+        let due_at = now + WITHDRAWAL_TIMEOUT;
+        Self { subject, noticed_at: now, not_known_since, due_at, last_at: None }
     }
 
     /// Schedules the next closing after one at this time; returns false if that was the last one.
@@ -87,30 +91,48 @@ impl Change {
             Subject::User(changed) => *changed == user,
         };
         let is_old_enough = began_at + MIN_AGE <= self.due_at;
-        is_its && is_old_enough && began_at + NOTICE_DELAY >= self.noticed_at
+        is_its && is_old_enough && began_at + NOTICE_DELAY >= self.not_known_since
     }
 }
 
 /// The changes that are noticed, and what they are noticed by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RoleChanges {
     /// The Tenants at their last revision.
     tenants: BTreeMap<TenantName, Arc<CachedTenant>>,
     revision: Option<u64>,
+    /// When the last poll of the Tenants began to read them.
+    tenants_read_at: Instant,
     /// When users changed, in milliseconds since 1970.
     users: BTreeMap<Uuid, i64>,
+    /// When the last poll of the users that did not fail began to read them.
+    users_read_at: Instant,
     changes: Vec<Change>,
 }
 
 impl RoleChanges {
+    /// No changes are known at the start of the broker.
+    pub(super) fn new(start: Instant) -> Self {
+        Self {
+            tenants: BTreeMap::new(),
+            revision: None,
+            tenants_read_at: start,
+            users: BTreeMap::new(),
+            users_read_at: start,
+            changes: Vec::new(),
+        }
+    }
+
     /// Takes over the Tenants of a revision. One that the broker did not know has changed if its status
-    /// is that of an earlier generation, because it may have changed while no broker ran.
+    /// is that of an earlier generation, because it may have changed while no broker ran. `now` is the
+    /// time from before the revision was read.
     pub(super) fn tenants(
         &mut self,
         revision: u64,
         all: impl FnOnce() -> Vec<Arc<CachedTenant>>,
         now: Instant,
     ) {
+        let not_known_since = std::mem::replace(&mut self.tenants_read_at, now);
         if self.revision == Some(revision) {
             return;
         }
@@ -120,7 +142,7 @@ impl RoleChanges {
         let before = std::mem::replace(&mut self.tenants, all);
         for (name, is) in self.tenants.iter().filter(|(name, _)| !before.contains_key(*name)) {
             if !is.is_observed && !is.state.is_empty() {
-                self.changes.push(Change::new(Subject::Tenant(name.clone()), now));
+                self.changes.push(Change::new(Subject::Tenant(name.clone()), not_known_since, now));
             }
         }
         for (name, was) in before {
@@ -129,17 +151,22 @@ impl RoleChanges {
                     && is.tenant.additional_role_bindings == was.tenant.additional_role_bindings
             });
             if !is_same {
-                self.changes.push(Change::new(Subject::Tenant(name), now));
+                self.changes.push(Change::new(Subject::Tenant(name), not_known_since, now));
             }
         }
     }
 
-    /// Takes over when users changed, from a look back that has each of them several times. Returns
-    /// these users.
-    pub(super) fn users(&mut self, changed: BTreeMap<Uuid, i64>, now: Instant) -> BTreeSet<Uuid> {
+    /// Takes over when users changed, from a look back that has each of them several times. It
+    /// began at `read_at`. Returns these users.
+    pub(super) fn users(
+        &mut self,
+        changed: BTreeMap<Uuid, i64>,
+        (read_at, now): (Instant, Instant),
+    ) -> BTreeSet<Uuid> {
+        let not_known_since = std::mem::replace(&mut self.users_read_at, read_at);
         for (user, at) in &changed {
             if self.users.get(user) != Some(at) {
-                self.changes.push(Change::new(Subject::User(*user), now));
+                self.changes.push(Change::new(Subject::User(*user), not_known_since, now));
             }
         }
         let users = changed.keys().copied().collect();
@@ -195,10 +222,11 @@ mod tests {
     fn a_change_of_owners_concerns_streams_that_began_around_it() {
         let (start, solar) = (Instant::now(), "solar".parse().unwrap());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut changes = RoleChanges::default();
+        let mut changes = RoleChanges::new(at(0));
         changes.tenants(1, || tenants(&[("solar", "alice"), ("lunar", "carol")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "alice"), ("lunar", "carol")], 2), at(5));
         assert!(changes.take_due(at(100), |_| Some(true)).is_empty(), "a quota is no role");
+        changes.tenants(2, || unreachable!(), at(9));
         changes.tenants(3, || tenants(&[("solar", "bob")], 2), at(10));
         changes.tenants(3, || unreachable!(), at(11));
         let reconciled = |name: &TenantName| (*name == solar).then_some(true);
@@ -206,7 +234,7 @@ mod tests {
         let due = changes.take_due(at(30), reconciled);
         assert_eq!(due.len(), 2, "that of lunar, which is gone, and of solar: {due:?}");
         let concerns = |began_at| due.iter().any(|it| it.concerns(Uuid::nil(), &solar, began_at));
-        assert_eq!([7, 8, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
+        assert_eq!([6, 7, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
         assert!(!concerns(at(30)), "a young one is spared, and closed next time");
         assert_eq!(changes.take_due(at(32), reconciled).len(), 1, "that of solar");
         let other = "other".parse().unwrap();
@@ -216,11 +244,36 @@ mod tests {
         assert!(changes.take_due(at(1000), reconciled).is_empty());
     }
 
+    /// The database may be slow, and a stream begins with the new roles meanwhile.
+    #[test]
+    fn a_poll_that_takes_five_seconds_spares_no_stream_that_begins_meanwhile() {
+        let (start, solar) = (Instant::now(), "solar".parse().unwrap());
+        let (at, user) = (|seconds| start + Duration::from_secs(seconds), Uuid::from_u128(1));
+        let mut changes = RoleChanges::new(at(0));
+        changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(10));
+        changes.users(BTreeMap::new(), (at(10), at(15)));
+        // The next poll begins after that.
+        changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(15));
+        changes.users(BTreeMap::from([(user, 7)]), (at(15), at(20)));
+        for (seconds, someone) in [(35, Uuid::nil()), (40, user)] {
+            let due = changes.take_due(at(seconds), |_| Some(true));
+            let other = "lunar".parse().unwrap();
+            let of = if someone == user { &other } else { &solar };
+            let concerns = |began_at| due.iter().any(|it| it.concerns(someone, of, began_at));
+            let began = [7, 8, 11, 14, 18].map(|it| concerns(at(it)));
+            assert_eq!(began, [false, true, true, true, true], "{someone}");
+        }
+        // A poll that failed found nothing, and does not count as one.
+        changes.users(BTreeMap::from([(user, 8)]), (at(50), at(50)));
+        let due = changes.take_due(at(70), |_| Some(true));
+        assert!(due.iter().any(|it| it.concerns(user, &solar, at(16))));
+    }
+
     #[test]
     fn streams_are_closed_until_the_controller_has_reconciled_the_tenant() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut changes = RoleChanges::default();
+        let mut changes = RoleChanges::new(at(0));
         changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(10));
         for seconds in [30, 50, 70] {
@@ -237,7 +290,7 @@ mod tests {
     fn streams_of_a_tenant_that_is_never_reconciled_are_closed_for_ten_minutes() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut changes = RoleChanges::default();
+        let mut changes = RoleChanges::new(at(0));
         changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(0));
         let closed: Vec<u64> = (0..1000)
@@ -256,7 +309,7 @@ mod tests {
             let mut all = tenants(&[("solar", "alice")], 1);
             let cached = Arc::get_mut(&mut all[0]).unwrap();
             (cached.state, cached.is_observed) = (state.to_owned(), is_observed);
-            let mut changes = RoleChanges::default();
+            let mut changes = RoleChanges::new(now);
             changes.tenants(1, Vec::new, now);
             changes.tenants(2, || all, now);
             let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| Some(true));
@@ -268,9 +321,12 @@ mod tests {
     fn each_change_of_a_person_counts_once() {
         let (now, solar) = (Instant::now(), "solar".parse().unwrap());
         let (user, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let mut changes = RoleChanges::default();
+        let mut changes = RoleChanges::new(now);
         for time in [7, 7, 8] {
-            assert_eq!(changes.users(BTreeMap::from([(user, time)]), now), BTreeSet::from([user]));
+            assert_eq!(
+                changes.users(BTreeMap::from([(user, time)]), (now, now)),
+                BTreeSet::from([user])
+            );
         }
         let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| None);
         assert_eq!(due.len(), 2);

@@ -16,8 +16,7 @@ use super::{
     error::ReconcileError,
     grant::Granted,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
-    moves::Unlabelled,
-    namespaces::TenantNamespaces,
+    namespaces::{MAX_STATUS_CHANGES, TenantNamespaces, Unlabelled},
     schedule::Run,
     snapshot::{Snapshot, namespace_of},
     suspend::{Enforced, is_suspension},
@@ -130,7 +129,7 @@ impl TenantController {
             snapshot = self.snapshot(&row.name).await?;
         }
         outcome.namespaces.unreadable = snapshot.leave_out(&unreadable);
-        let unlabelled = self.unlabelled(&row, &rows, &snapshot).await?;
+        let unlabelled = self.unlabelled(&row, (&rows, MAX_STATUS_CHANGES), &snapshot).await?;
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
                 // The namespaces are there, and a status without any would allow the deletion.
@@ -191,12 +190,11 @@ impl TenantController {
         outcome: &mut RunReport,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
-        let known = (rows, &unlabelled.relabelled);
-        let claimed = self.claim_namespaces(row, tenant, known, snapshot).await?;
+        let claimed = self.claim_namespaces(row, tenant, (rows, unlabelled), snapshot).await?;
         let unreadable = std::mem::take(&mut outcome.namespaces.unreadable);
         outcome.namespaces = TenantNamespaces { unreadable, ..claimed };
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
-        if !outcome.namespaces.unclaimed.is_empty() {
+        if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
             outcome.again(Duration::ZERO);
         }
         let members = self.members(row).await?;

@@ -1,5 +1,7 @@
 //! Additions in one namespace: its labels, then its limits, and last its bindings. If anything
-//! before the bindings fails, nobody gets a right in the namespace that they do not have yet.
+//! before the bindings fails, nobody gets a right in the namespace that they do not have yet. Labels that
+//! let owners or programs do more come to a namespace from elsewhere only after its bindings from before
+//! are gone.
 
 use std::collections::BTreeSet;
 
@@ -73,6 +75,7 @@ impl TenantController {
     ) -> Granted {
         let mut granted = Granted::default();
         let mut to_clear = incoming.filter(|it| it.state != MoveState::Cleared);
+        let mut labels_wait = false;
         for object in desired {
             let live = snapshot.get(object);
             let is_right = matches!(object, Object::RoleBinding(_));
@@ -81,6 +84,7 @@ impl TenantController {
                 && let Some(received) = to_clear.take()
             {
                 Box::pin(self.clear(received, desired, &mut granted)).await;
+                granted.waits |= labels_wait;
             }
             if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
                 if let Err(error) = self.reduce(live, object).await {
@@ -90,7 +94,9 @@ impl TenantController {
             }
             let result = match object {
                 Object::Namespace(namespace) => {
-                    self.grant_namespace(live, object, namespace, is_suspended).await
+                    let gets_rights = (is_suspended, to_clear.is_none());
+                    let written = self.grant_namespace(live, object, namespace, gets_rights).await;
+                    written.map(|all| labels_wait = !all)
                 }
                 Object::ResourceQuota(_)
                     if shared.contains(name_of(object)) && !is_to_be_made(live, object) =>
@@ -114,6 +120,7 @@ impl TenantController {
             && let Some(received) = to_clear
         {
             Box::pin(self.clear(received, desired, &mut granted)).await;
+            granted.waits |= labels_wait;
         }
         granted
     }
@@ -133,26 +140,29 @@ impl TenantController {
     }
 
     /// Creates a namespace, or sets its labels and annotations. Fails also if nobody may get a right
-    /// in it; what takes something away is changed even so.
+    /// in it; what takes something away is changed even so. Returns false if labels are left to the
+    /// next run, because the bindings from before are not deleted yet.
     async fn grant_namespace(
         &self,
         live: Option<&Object>,
         object: &Object,
         desired: &Namespace,
-        is_suspended: bool,
-    ) -> Result<(), ClusterError> {
+        (is_suspended, is_cleared): (bool, bool),
+    ) -> Result<bool, ClusterError> {
         let Some(Object::Namespace(live)) = live else {
-            return self.cluster.create_object(object).await.map(drop);
+            return self.cluster.create_object(object).await.map(|_| true);
         };
         let fault = fault_of(live, desired, is_suspended);
         let (mut labels, annotations) = namespace_change(live, desired);
-        if fault.is_some() {
+        let all = labels.len();
+        if fault.is_some() || !is_cleared {
             labels.retain(|label, value| !grants(label, value.as_deref()));
         }
+        let are_all_written = labels.len() == all;
         if !labels.is_empty() || !annotations.is_empty() {
             self.cluster.patch_namespace(live, &labels, &annotations).await?;
         }
-        fault.map_or(Ok(()), |fault| Err(ClusterError::Conflict(fault)))
+        fault.map_or(Ok(are_all_written), |fault| Err(ClusterError::Conflict(fault)))
     }
 
     /// A quota that is not enforced limits nothing, so bindings have to wait for it.

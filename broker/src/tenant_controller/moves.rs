@@ -22,7 +22,8 @@ use super::{
     TenantController,
     error::ReconcileError,
     grant::Granted,
-    namespaces::{has_labels_of_others, is_terminating},
+    namespaces::{Unlabelled, has_labels_of_others, is_terminating},
+    recorded_deletions::DeletionStage,
     snapshot::{Snapshot, name_of},
     withdraw::{MAX_IN_FLIGHT, title},
 };
@@ -40,30 +41,34 @@ use crate::{
 /// milliseconds. Clocks of the API server and the broker differ.
 const MADE_AGAIN_MS: i64 = 30_000;
 
-/// The namespaces of a tenant that exist without its label.
-#[derive(Debug, Default)]
-pub(super) struct Unlabelled {
-    /// Those that somebody gave the label of another tenant.
-    pub(super) relabelled: BTreeMap<String, Namespace>,
-    /// Those without the label of any tenant, which are the tenant's no longer.
-    pub(super) released: BTreeSet<String>,
-}
-
 impl TenantController {
-    /// The namespaces of a tenant that exist without its label.
+    /// The namespaces of a tenant that exist without its label. Asks the API server about `max` of
+    /// those that are not in the snapshot, other ones in each run.
     ///
     /// # Errors
     /// A request failed.
     pub(super) async fn unlabelled(
         &self,
         row: &TenantRow,
-        rows: &[NamespaceRow],
+        (rows, max): (&[NamespaceRow], usize),
         snapshot: &Snapshot,
     ) -> Result<Unlabelled, ReconcileError> {
         let present: BTreeSet<&str> = snapshot.namespaces().map(|(name, _)| name).collect();
-        let requests: Vec<_> = rows
+        let mut absent: Vec<_> = rows
             .iter()
             .filter(|row| may_be_relabelled(row) && !present.contains(row.name.as_str()))
+            .collect();
+        let unchecked = if absent.len() > max {
+            // Those with the label of another tenant stay absent, and must not keep runs from the others.
+            let [.., low, last] = self.clock.random_id().into_bytes();
+            let first = usize::from(u16::from_be_bytes([low, last])) % absent.len();
+            absent.rotate_left(first);
+            absent.split_off(max).into_iter().map(|row| row.name.clone()).collect()
+        } else {
+            BTreeSet::new()
+        };
+        let requests: Vec<_> = absent
+            .into_iter()
             .map(|row| async move {
                 let live = self.cluster.namespace(&row.name).await?;
                 Ok(live.map(|live| (row, live)))
@@ -94,7 +99,7 @@ impl TenantController {
                 "namespaces of a tenant have the label of another one"
             );
         }
-        Ok(Unlabelled { relabelled, released })
+        Ok(Unlabelled { unchecked, relabelled, released })
     }
 
     /// Gives relabelled namespaces to the tenants that administrators announced. Returns what
@@ -156,7 +161,7 @@ impl TenantController {
              will be deleted: {found}",
             row.name, announced.namespace_uid, to.name,
         );
-        let recorded = self.record_deletion(announced, &found, text).await;
+        let recorded = self.record_deletion(announced, DeletionStage::Planned, &found, text).await;
         recorded.map_err(|error| error_chain(&error))?;
         let mut deleted = BindingsText::default();
         let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
@@ -173,27 +178,6 @@ impl TenantController {
             self.record_deleted(announced, &deleted, text).await;
         }
         begun.map(drop).map_err(|error| error_chain(&error))
-    }
-
-    /// Records RoleBindings that were deleted for a move that is not complete, if there are any. The
-    /// next attempt does not find them.
-    async fn record_deleted(&self, of: &NamespaceMove, deleted: &BindingsText, reason: String) {
-        if deleted.is_empty() {
-            return;
-        }
-        let event = audit::Event {
-            user_id: Some(of.requested_by),
-            reason: Some(reason),
-            ..audit::Event::success(Action::NamespaceMoved)
-        };
-        if let Err(error) = audit::record_in_own_tx(&self.db, &self.clock, event).await {
-            tracing::error!(
-                namespace = of.namespace,
-                bindings = %deleted,
-                error = error_chain(&error),
-                "RoleBindings were deleted for a move, and that was not recorded"
-            );
-        }
     }
 
     /// The namespace quota of a tenant, as its Tenant says now.
@@ -343,7 +327,8 @@ impl TenantController {
         let text = format!(
             "namespace {namespace}: RoleBindings from before that will be deleted: {found}"
         );
-        if let Err(error) = self.record_deletion(received, &found, text).await {
+        let recorded = self.record_deletion(received, DeletionStage::Planned, &found, text).await;
+        if let Err(error) = recorded {
             return granted
                 .failures
                 .push(format!("the move of {namespace}: {}", error_chain(&error)));

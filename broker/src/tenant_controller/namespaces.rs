@@ -12,7 +12,10 @@
 //! | creating, claimed by a person a while ago, never seen | does not exist | the broker creates it |
 //! | any other | does not exist | gone |
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -31,6 +34,10 @@ const CREATION_GRACE: Duration = Duration::from_secs(15);
 /// How long the objects of a namespace are left to the request that claimed it. A run that created
 /// them at the same time would delay the request, because both would have conflicts.
 const REQUEST_GRACE: Duration = Duration::from_secs(2);
+
+/// Rows whose status one run changes, each in a transaction. Owners may delete any number of namespaces
+/// at once, and rights that somebody lost are taken away after that.
+pub(super) const MAX_STATUS_CHANGES: usize = 200;
 
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +62,22 @@ pub(super) struct TenantNamespaces {
     pub(super) unclaimed: Vec<String>,
     /// Those whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
+    /// Those that may be gone, or carry the label of another tenant. They are left to a later run.
+    pub(super) unchecked: Vec<String>,
+    /// Whether rows were changed, and the next run has others to change.
+    pub(super) has_more_changes: bool,
+}
+
+/// The namespaces of a tenant that exist without its label.
+#[derive(Debug, Default)]
+pub(super) struct Unlabelled {
+    /// Those that are not in the snapshot, and about which the API server was not asked. A later run
+    /// asks.
+    pub(super) unchecked: BTreeSet<String>,
+    /// Those that somebody gave the label of another tenant.
+    pub(super) relabelled: BTreeMap<String, Namespace>,
+    /// Those without the label of any tenant, which are the tenant's no longer.
+    pub(super) released: BTreeSet<String>,
 }
 
 /// What has to be done with a namespace.
@@ -134,7 +157,7 @@ impl TenantNamespaces {
     /// Number of namespaces and their names, for the status.
     pub(super) fn names(&self) -> Vec<&str> {
         let others = self.terminating.iter().chain(&self.over_quota).chain(&self.relabelled);
-        let others = others.chain(&self.unclaimed).chain(&self.unreadable);
+        let others = others.chain(&self.unclaimed).chain(&self.unreadable).chain(&self.unchecked);
         self.allowed.keys().chain(others).map(String::as_str).collect()
     }
 
@@ -145,7 +168,10 @@ impl TenantNamespaces {
             Some(ShareKind::Grows)
         } else if is_in(&self.terminating) || is_in(&self.over_quota) {
             Some(ShareKind::Kept)
-        } else if is_in(&self.relabelled) || is_in(&self.unreadable) {
+        } else if [&self.relabelled, &self.unreadable, &self.unchecked]
+            .into_iter()
+            .any(|it| is_in(it))
+        {
             Some(ShareKind::Fixed)
         } else {
             None
@@ -155,7 +181,7 @@ impl TenantNamespaces {
     /// The namespaces that use a part of the amounts for the whole tenant.
     pub(super) fn sharing(&self) -> impl Iterator<Item = &str> {
         let others = self.terminating.iter().chain(&self.relabelled).chain(&self.unreadable);
-        self.allowed.keys().chain(others).map(String::as_str)
+        self.allowed.keys().chain(others).chain(&self.unchecked).map(String::as_str)
     }
 
     /// The conditions about namespaces without rights.
@@ -185,7 +211,8 @@ impl TenantNamespaces {
 impl TenantController {
     /// Brings the rows of a tenant's namespaces up to date, and claims namespaces that were made at
     /// the API server. The rows have to be older than the snapshot, so that a namespace that was
-    /// created in between is not taken for one that is gone. Relabelled ones are left alone.
+    /// created in between is not taken for one that is gone. Relabelled ones and those that were not
+    /// checked are left alone.
     ///
     /// # Errors
     /// The database failed.
@@ -193,7 +220,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         tenant: &Tenant,
-        (rows, relabelled): (Vec<NamespaceRow>, &BTreeMap<String, Namespace>),
+        (rows, unlabelled): (Vec<NamespaceRow>, &Unlabelled),
         snapshot: &Snapshot,
     ) -> Result<TenantNamespaces, ReconcileError> {
         let home = home_name(&row.name);
@@ -207,11 +234,16 @@ impl TenantController {
             moves.into_iter().map(|it| (it.namespace.clone(), it)).collect();
         let incoming = self.incoming(&moves, snapshot).await?;
         let mut namespaces = TenantNamespaces { incoming, ..TenantNamespaces::default() };
-        let mut to_claim = Vec::new();
+        let (mut to_claim, mut changes, mut has_more) = (Vec::new(), 0, false);
         let now = self.clock.now_ms();
         for (name, (known, live)) in places {
-            if relabelled.contains_key(&name) {
+            if unlabelled.relabelled.contains_key(&name) {
                 namespaces.relabelled.push(name);
+                continue;
+            }
+            if unlabelled.unchecked.contains(&name) {
+                has_more = true;
+                namespaces.unchecked.push(name);
                 continue;
             }
             let known = self.without_claim_of_a_move(known, live).await?;
@@ -227,7 +259,15 @@ impl TenantController {
                     let status = known.map_or(NamespaceStatus::Creating, |row| row.status);
                     namespaces.allowed.insert(name, status);
                 }
+                Step::Set(_) if changes == MAX_STATUS_CHANGES => {
+                    has_more = true;
+                    // Nobody gets a right in it until its row says what it is.
+                    if live.is_some() {
+                        namespaces.terminating.push(name);
+                    }
+                }
                 Step::Set(status) => {
+                    changes += 1;
                     let from: Vec<_> = known.iter().map(|row| row.status).collect();
                     self.tenants.set_namespace_status(row.id, &name, &from, status).await?;
                     match status {
@@ -248,6 +288,8 @@ impl TenantController {
                 }
             }
         }
+        // Without a change the next run would find the same.
+        namespaces.has_more_changes = has_more && changes > 0;
         // After the others, because one that is gone may leave room.
         self.claim_all((row, tenant), to_claim, &moves, &mut namespaces).await?;
         Ok(namespaces)
@@ -310,6 +352,7 @@ mod tests {
         conflicts_leave_the_claims_of_a_run_to_others,
         namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others,
         a_request_does_not_claim_a_namespace_with_the_label_of_a_move,
+        one_run_changes_a_limited_number_of_rows,
     );
 
     fn tenant(spec: &serde_json::Value) -> Tenant {
@@ -331,7 +374,10 @@ mod tests {
         live: &Snapshot,
     ) -> TenantNamespaces {
         let rows = controller.tenants.namespace_rows(row.id).await.unwrap().rows;
-        controller.claim_namespaces(row, tenant, (rows, &BTreeMap::new()), live).await.unwrap()
+        controller
+            .claim_namespaces(row, tenant, (rows, &Unlabelled::default()), live)
+            .await
+            .unwrap()
     }
 
     /// Rights are taken away after the claims, so these must not fill the time of a run.
@@ -391,6 +437,51 @@ mod tests {
         let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
         assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-y", "solar-z"]);
         assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
+    }
+
+    /// Rights are taken away after the changes.
+    async fn one_run_changes_a_limited_number_of_rows(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        let all = 2 * MAX_STATUS_CHANGES + 50;
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let live = |phase: Option<&str>| {
+            Snapshot::new((0..all).map(|number| {
+                let labels = json!({TENANT_LABEL: "solar"});
+                let metadata = json!({"name": format!("solar-{number:04}"), "labels": labels});
+                let namespace = json!({"metadata": metadata, "status": {"phase": phase}});
+                Object::Namespace(serde_json::from_value(namespace).unwrap())
+            }))
+        };
+        for _ in 0..all.div_ceil(MAX_CLAIMS) {
+            claim(&fixture, &row, &tenant(&owners), &live(None)).await;
+        }
+        let of = async |status: NamespaceStatus| {
+            let rows = fixture.controller.tenants.namespace_rows(row.id).await.unwrap().rows;
+            rows.iter().filter(|row| row.status == status).count()
+        };
+        let steps = [(MAX_STATUS_CHANGES, true), (2 * MAX_STATUS_CHANGES, true), (all, false)];
+        for (changed, has_more) in steps {
+            let claimed = claim(&fixture, &row, &tenant(&owners), &live(Some("Terminating"))).await;
+            assert_eq!((claimed.terminating.len(), claimed.has_more_changes), (all, has_more));
+            assert_eq!(of(Terminating).await, changed);
+        }
+        let gone = Snapshot::new([]);
+        for (changed, has_more) in steps {
+            let claimed = claim(&fixture, &row, &tenant(&owners), &gone).await;
+            assert_eq!((claimed.names().len(), claimed.has_more_changes), (0, has_more));
+            assert_eq!(of(Terminating).await, all - changed);
+        }
+    }
+
+    /// They may have the label of another tenant.
+    #[test]
+    fn namespaces_that_are_not_checked_keep_their_amounts() {
+        let unchecked = vec!["solar-x".to_owned()];
+        let namespaces = TenantNamespaces { unchecked, ..TenantNamespaces::default() };
+        assert_eq!(namespaces.names(), ["solar-x"]);
+        assert_eq!(namespaces.sharing().collect::<Vec<_>>(), ["solar-x"]);
+        assert_eq!(namespaces.share_of("solar-x"), Some(ShareKind::Fixed));
     }
 
     /// Its bindings from before would stay, and the audit trail would say that it was created.

@@ -378,7 +378,7 @@ impl TenantController {
                 || of_row.is_some_and(|row| is_relabelled(row, live))
         };
         // A suspension reached those with the label of another tenant as well.
-        let relabelled = self.unlabelled(row, rows, snapshot).await?.relabelled;
+        let relabelled = self.unlabelled(row, (rows, usize::MAX), snapshot).await?.relabelled;
         let elsewhere = relabelled.iter().map(|(name, live)| (name.as_str(), live));
         let marked = snapshot
             .namespaces()

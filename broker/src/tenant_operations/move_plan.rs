@@ -3,11 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{
-    core::v1::{LimitRange, Namespace, ResourceQuota},
-    rbac::v1::RoleBinding,
-};
-use kube::ResourceExt;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
+use kube::ResourceExt as _;
 use tenant_shared::{
     HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL,
     WORKSPACE_LABEL, is_stricter_pod_security,
@@ -16,7 +13,7 @@ use tenant_shared::{
 use super::{TenantOperations, error::TenantError, fresh::LiveTenant};
 use crate::{
     access::{MoveNamespaces, Permit},
-    cluster::{BindingsText, POD_SECURITY, binds_outsiders},
+    cluster::{BindingsText, NamespaceLimits, POD_SECURITY, binds_outsiders},
     tenant::{
         MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedNames,
         QuotaScope, Tenant, TenantName, TenantRow, TenantStatus, check_namespace_name,
@@ -48,8 +45,8 @@ struct MoveInputs<'a> {
     live: &'a Namespace,
     /// RoleBindings that are deleted, and those that stay.
     bindings: (BindingsText, BindingsText),
-    quotas: &'a [ResourceQuota],
-    ranges: &'a [LimitRange],
+    quotas: &'a [NamespaceLimits],
+    ranges: &'a [NamespaceLimits],
 }
 
 impl TenantOperations {
@@ -87,8 +84,8 @@ impl TenantOperations {
         let goes = move |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
         let (bindings, quotas, ranges) = tokio::try_join!(
             self.cluster.describe_bindings(namespace, goes),
-            self.cluster.list_in_namespace::<ResourceQuota>(namespace, ""),
-            self.cluster.list_in_namespace::<LimitRange>(namespace, ""),
+            self.cluster.quotas_in(namespace),
+            self.cluster.limit_ranges_in(namespace),
         )?;
         let facts = MoveInputs {
             tenant: &tenant,
@@ -256,25 +253,18 @@ impl MoveInputs<'_> {
     /// would leave the namespace without a limit for a moment.
     fn conflicting_limits(&self) -> Vec<String> {
         let mut refusals = Vec::new();
-        let foreign = |labels: &BTreeMap<String, String>| !labels.contains_key(TENANT_LABEL);
-        let quotas =
-            self.quotas.iter().filter(|it| foreign(it.labels())).map(ResourceExt::name_any);
-        let ranges =
-            self.ranges.iter().filter(|it| foreign(it.labels())).map(ResourceExt::name_any);
-        for name in quotas.chain(ranges).filter(|name| is_limits_name(name)) {
+        let foreign = self.quotas.iter().chain(self.ranges).filter(|limits| !limits.is_tenants);
+        for NamespaceLimits { name, .. } in foreign.filter(|limits| is_limits_name(&limits.name)) {
             refusals.push(format!(
                 "{name} has a name of the broker and was made by others: give it another name"
             ));
         }
         for (index, wanted) in self.tenant.quotas.iter().enumerate() {
             let name = quota_name(index);
-            let Some(live) = self.quotas.iter().find(|quota| quota.name_any() == name) else {
+            let Some(live) = self.quotas.iter().find(|quota| quota.name == name) else {
                 continue;
             };
-            let spec = live.spec.clone().unwrap_or_default();
-            if spec.scopes.unwrap_or_default() != wanted.scopes
-                || spec.scope_selector != wanted.scope_selector
-            {
+            if live.scopes != wanted.scopes || live.scope_selector != wanted.scope_selector {
                 refusals.push(format!(
                     "ResourceQuota {name} has other scopes than in tenant {}, and they cannot be \
                      changed: order the items of spec.resourceQuotas alike",
@@ -306,8 +296,7 @@ impl MoveInputs<'_> {
             };
             changes.push(format!("limits of tenant {}: {}{scope}", self.to.name, new.join(", ")));
         }
-        let live = self.quotas.iter().map(ResourceExt::name_any);
-        let live = live.chain(self.ranges.iter().map(ResourceExt::name_any));
+        let live = self.quotas.iter().chain(self.ranges).map(|limits| limits.name.clone());
         let (old, others): (Vec<String>, Vec<String>) =
             live.filter(|name| !new.contains(name)).partition(|name| is_limits_name(name));
         if !old.is_empty() {

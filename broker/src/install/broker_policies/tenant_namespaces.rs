@@ -78,18 +78,19 @@ fn require_tenant_name() -> (String, Message) {
     )
 }
 
-/// Validation: the namespace is the home of its tenant, or has a name with the tenant's prefix that
-/// is not protected. A namespace that has another name already may be suspended.
+/// Validation: the namespace is the home of its tenant, or a new one has a name with the tenant's
+/// prefix that is not protected. One that has another name already may be suspended: the operator may
+/// protect names later. Nobody gets rights there (`tenant-broker-fence-tenant-objects`).
 fn require_name_of_tenant(parameters: &Parameters) -> (String, Message) {
     let prefix = if parameters.tenants.free_names {
         ""
     } else {
-        "(request.operation != \"CREATE\" || variables.name.startsWith(variables.tenant + \"-\")) && "
+        "variables.name.startsWith(variables.tenant + \"-\") && "
     };
     (
         format!(
-            "variables.name.startsWith(\"tenant-\") ? variables.home : ({prefix}\
-             !variables.name.matches({}))",
+            "variables.name.startsWith(\"tenant-\") ? variables.home : (request.operation != \
+             \"CREATE\" || ({prefix}!variables.name.matches({})))",
             quoted(parameters.tenants.protected_names.as_str())
         ),
         Message::Built(

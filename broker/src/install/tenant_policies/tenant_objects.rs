@@ -24,6 +24,9 @@ const RESERVED_PREFIX: &str = "tenant-";
 const ANY_SUBJECT: &str = "any";
 /// Subjects of a RoleBinding. The API server has no limit, and each subject costs it time.
 const MAX_SUBJECTS: usize = 256;
+/// Characters of each name in a RoleBinding, as in a Tenant. The API server does not limit the length of
+/// a RoleBinding's own name, of its role, nor of its subjects' names and namespaces.
+const MAX_NAME_CHARS: usize = 339;
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     Policy {
@@ -47,6 +50,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         validations: vec![
             refuse_names_of_broker(),
             refuse_many_subjects(),
+            refuse_long_names(),
             refuse_large_metadata(),
             refuse_foreign_subjects(),
             refuse_finalizers_of_binding(),
@@ -77,6 +81,24 @@ fn refuse_many_subjects() -> (String, Message) {
         &format!(
             "a RoleBinding in a tenant's namespace has at most {MAX_SUBJECTS} subjects, because the \
              API server checks each of them: bind a group, or make several RoleBindings"
+        ),
+    )
+}
+
+/// Validation: a RoleBinding has no long names, because the broker reads those of all RoleBindings of
+/// a namespace that moves. Those of too many subjects are not checked, because they are refused anyway.
+fn refuse_long_names() -> (String, Message) {
+    unless_administrator(
+        &format!(
+            "{UNBINDS_OR_OTHER} || object.metadata.name.size() <= {MAX_NAME_CHARS} && \
+             object.roleRef.name.size() <= {MAX_NAME_CHARS} && (!({}) || \
+             object.?subjects.orValue([]).all(s, s.name.size() <= {MAX_NAME_CHARS} && \
+             s.?namespace.orValue(\"\").size() <= {MAX_NAME_CHARS}))",
+            has_few_subjects()
+        ),
+        &format!(
+            "a RoleBinding in a tenant's namespace has names of at most {MAX_NAME_CHARS} characters: \
+             its own, and those of its role and subjects"
         ),
     )
 }

@@ -182,6 +182,8 @@ async fn cluster_of(builder: WorldBuilder) -> (World, Kubectl) {
         namespace("tenant-lunar", &home_labels("lunar", &none)),
         namespace("solar-prod", &labels("solar", &none)),
         namespace("solar-held", &labels("solar", &json!({"tenant-broker.io/suspended": "true"}))),
+        // Its name was protected later.
+        namespace("cert-manager", &labels("cert", &none)),
         service_account("tenant-solar", MEMBER, "solar"),
         service_account("tenant-solar", "other", "solar"),
         service_account("solar-prod", "robot", "solar"),

@@ -113,6 +113,11 @@ pub(super) fn bindings() -> Vec<Attempt> {
             Some("is suspended"),
         ),
         add("solar-held", user("bob"), refused),
+        // The name of the namespace is protected.
+        create(
+            role_binding("cert-manager", "tenant-cert-admin", "admin", &json!([user("bob")])),
+            refused,
+        ),
     ]
 }
 

@@ -58,6 +58,7 @@ pub(super) async fn owners_bind_their_own_programs(cluster: &TenantCluster) {
         }
     }
     long_lists_are_refused(cluster).await;
+    long_names_are_refused(cluster).await;
     large_metadata_is_refused(cluster).await;
     changes_are_checked_as_creations_are(cluster).await;
 }
@@ -101,6 +102,27 @@ async fn long_lists_are_refused(cluster: &TenantCluster) {
     send(&alice, try_it, &with(256)).await.success().unwrap();
     let text = "has at most 256 subjects";
     is_refused(&send(&alice, try_it, &with(257)).await, "257 subjects", text);
+}
+
+async fn long_names_are_refused(cluster: &TenantCluster) {
+    let alice = cluster.person("alice", None);
+    let named = |name: String| {
+        let mut binding = view(OPEN, &user("bob"));
+        binding["metadata"]["name"] = json!(name);
+        binding
+    };
+    let try_it = &["create", "--dry-run=server", "-f", "-"];
+    for longest in [named("x".repeat(339)), view(OPEN, &user(&"x".repeat(339)))] {
+        send(&alice, try_it, &longest).await.success().unwrap();
+    }
+    for (what, binding) in [
+        ("a name", named("x".repeat(340))),
+        ("a subject", view(OPEN, &user(&"x".repeat(340)))),
+        ("the namespace of a subject", view(OPEN, &account(&"x".repeat(340), "robot"))),
+    ] {
+        let tried = send(&alice, try_it, &binding).await;
+        is_refused(&tried, what, "has names of at most 339 characters");
+    }
 }
 
 async fn changes_are_checked_as_creations_are(cluster: &TenantCluster) {
