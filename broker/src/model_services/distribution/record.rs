@@ -11,18 +11,18 @@ use serde_json::Value;
 use super::{
     super::{
         InNamespace, ModelServices,
-        ask::Sender,
+        ask::{Asker, Sender},
         caller::ApiCaller,
         failure::{Failure, quoted},
         known_keys::beginning,
         limits::ChangeKey,
+        review::RefusedReview,
     },
     failed::{Failed, run_to_end},
 };
 use crate::{
     audit::{self, Action, Event, EventOutcome},
     base::{error_chain, rate_limit::Client},
-    gateway::Verb,
     http::ApiError,
 };
 
@@ -125,12 +125,12 @@ impl ModelServices {
         caller: ApiCaller,
         action: Action,
         namespace: String,
-        failure: Failure,
+        refused: RefusedReview,
     ) -> Failure {
         let services = self.clone();
         let record = async move {
-            services.write_refused_review(&caller, action, &namespace, &failure).await;
-            failure
+            services.write_refused_review(&caller, action, &namespace, &refused).await;
+            refused.failure
         };
         run_record_to_end(record.boxed()).await
     }
@@ -140,7 +140,7 @@ impl ModelServices {
         caller: &ApiCaller,
         action: Action,
         namespace: &str,
-        failure: &Failure,
+        RefusedReview { failure, asker }: &RefusedReview,
     ) {
         self.0.metrics.action(action.as_str(), "refused");
         let Some(omitted) = self.0.refusal_rows.take(Client::current(), Instant::now()) else {
@@ -150,7 +150,7 @@ impl ModelServices {
         let (event, what) = match caller {
             ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
-                let user = self.user_of(caller).await;
+                let user = user_of(asker.as_deref()).await;
                 (Event::success(action), by_user(user.as_deref(), &what))
             }
         };
@@ -165,12 +165,11 @@ impl ModelServices {
             self.0.refusal_rows.give_back(omitted);
         }
     }
+}
 
-    /// The Kubernetes user of a caller; `None` if a limit or the API server keeps it from being known.
-    async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
-        let asker = caller.begin(self, None, Verb::Get).await.ok()?;
-        Some(quoted(&asker.who_am_i().await.ok()?.user))
-    }
+/// The Kubernetes user of a request; `None` if the API server does not say it.
+async fn user_of(asker: Option<&Asker>) -> Option<String> {
+    Some(quoted(&asker?.who_am_i().await.ok()?.user))
 }
 
 /// What is changed, in a row about a refusal or failure.
