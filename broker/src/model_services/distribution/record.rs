@@ -251,6 +251,9 @@ impl Recorder {
         let event = Event { outcome, reason: Some(reason), ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
+            if !self.has_begun {
+                services.refusal_rows.give_back(omitted);
+            }
         }
         failure
     }
