@@ -22,7 +22,7 @@ use super::{
     kubernetes_token::KubernetesToken,
     lenient::read,
     limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, Searches, TokenPermit},
-    time_limit::TimeLimit,
+    time_limit::{CallLimit, TimeLimit},
 };
 use crate::{
     base::{
@@ -90,6 +90,7 @@ pub(super) struct Call {
     accept: HeaderValue,
     body: Bytes,
     timeout: Duration,
+    limit: CallLimit,
     max_bytes: usize,
     /// Whether it is a write, which is sent only if there is memory for the largest answer.
     is_write: bool,
@@ -105,6 +106,7 @@ impl Call {
             accept: JSON,
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
+            limit: CallLimit::Reads,
             max_bytes: MAX_ANSWER_BYTES,
             is_write: false,
         }
@@ -116,8 +118,8 @@ impl Call {
         path_and_query: impl Into<String>,
         review: &Value,
     ) -> Self {
-        let body = review.to_string().into();
-        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+        let (body, limit) = (review.to_string().into(), CallLimit::Operation);
+        Self { method: Method::POST, body, limit, ..Self::get(kind, path_and_query) }
     }
 
     /// The creation of an object.
@@ -137,7 +139,8 @@ impl Call {
             "kind": "DeleteOptions",
             "preconditions": preconditions,
         });
-        Self { method: Method::DELETE, ..Self::create(kind, path, &options) }
+        let limit = CallLimit::Own;
+        Self { method: Method::DELETE, limit, ..Self::create(kind, path, &options) }
     }
 
     #[must_use]
@@ -148,6 +151,12 @@ impl Call {
     #[must_use]
     pub(super) fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Sets the timeout of a call that the time of the operation does not limit.
+    #[must_use]
+    pub(super) fn own_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, limit: CallLimit::Own, ..self }
     }
 
     /// Limits the size of the answer.
@@ -392,13 +401,14 @@ impl Asker {
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
         record_upstream_call();
         let kind = call.kind;
-        let timeout = self.time_limit.call(&call.method, call.timeout, Instant::now());
+        let timeout = self.time_limit.call(call.limit, call.timeout, Instant::now());
         let answered = if timeout.is_zero() {
             // `timeout` polls once, which may send the call.
             Err(not_in_time())
         } else {
             let unanswered = Unanswered(Some(self));
-            let answered = tokio::time::timeout(timeout, self.ask_untimed(call)).await;
+            // On the heap, because an operation has many calls.
+            let answered = tokio::time::timeout(timeout, Box::pin(self.ask_untimed(call))).await;
             unanswered.disarm();
             answered.unwrap_or_else(|_| Err(not_in_time()))
         };
