@@ -1,6 +1,7 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
-//! ones is closed out for a while, because each attempt costs the API server a check. A token that is
-//! tried again and again, as a broken client does, is closed out alone. Tokens that the API server
+//! ones is slowed down for a while, because each attempt costs the API server a check: of tokens that are
+//! not known one passes each second, so that others at the address get in with a new token. A token that
+//! is tried again and again, as a broken client does, is closed out alone. Tokens that the API server
 //! accepted recently pass, because an address may be that of many people. One of them that is refused
 //! now, because it expired or was revoked, was no guess, so its refusals count for itself alone. A token
 //! whose client leaves before the answer counts as refused until it is accepted.
@@ -13,15 +14,19 @@ use std::{
 };
 
 use super::address_entries::{AddressEntries, is_eviction_due};
-use crate::base::rate_limit::Client;
+use crate::base::rate_limit::{self, Client, GcraLimiter, Quota};
 
-/// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
+/// Different refused tokens of an address within [`WINDOW`], after which it is slowed down for the
 /// rest of it.
 const MAX_REFUSED: usize = 100;
 /// Refusals of one token from an address within [`WINDOW`], after which the token is closed out there
 /// for the rest of it.
 const MAX_REPEATED: u32 = 100;
 const WINDOW: Duration = Duration::from_mins(5);
+/// Unknown tokens that pass from an address that is slowed down: 300 in [`WINDOW`].
+const SLOW: Quota = Quota { per_second: 1, burst: 1 };
+/// Unknown tokens that pass from all addresses that are slowed down.
+const SLOW_TOTAL: Quota = Quota { per_second: 100, burst: 100 };
 /// Addresses at most, each with up to 1 KiB. Others are not counted.
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
@@ -89,10 +94,29 @@ impl Default for State {
 
 /// Refused and accepted tokens, by a hash with a random key, so that nobody can make tokens that
 /// count as one or pass as another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::model_services) struct RefusedTokens {
     key: RandomState,
     state: Mutex<State>,
+    /// Unknown tokens of addresses that are slowed down.
+    slow: GcraLimiter,
+}
+
+impl Default for RefusedTokens {
+    fn default() -> Self {
+        let slow = GcraLimiter::new(SLOW, SLOW_TOTAL, Instant::now());
+        Self { key: RandomState::new(), state: Mutex::default(), slow }
+    }
+}
+
+/// Whether a token passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Passes,
+    /// It is refused for so long.
+    ClosedOut(Duration),
+    /// Too many others of its address were refused.
+    Slow,
 }
 
 /// Whether an accepted token passes that was used last at this time.
@@ -144,6 +168,34 @@ impl State {
     }
 }
 
+impl State {
+    fn admission(&self, client: Client, hash: u64, now: Instant) -> Admission {
+        let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
+        if let Some(known) = known {
+            if known.refused.is_none() {
+                return Admission::Passes;
+            }
+            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
+                return Admission::ClosedOut(left);
+            }
+        }
+        let Some(window) = self.windows.get(&client) else { return Admission::Passes };
+        let left = WINDOW.saturating_sub(now.duration_since(window.started_at));
+        let hash = short(hash);
+        let is_repeated =
+            window.refused.iter().any(|known| known.hash == hash && known.count >= MAX_REPEATED);
+        if left.is_zero() {
+            Admission::Passes
+        } else if is_repeated {
+            Admission::ClosedOut(left)
+        } else if window.refused.len() >= MAX_REFUSED {
+            Admission::Slow
+        } else {
+            Admission::Passes
+        }
+    }
+}
+
 impl RefusedTokens {
     /// Counts a token of this address that the API server refused.
     pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
@@ -186,30 +238,23 @@ impl RefusedTokens {
         self.lock().is_accepted(self.hash(token), now)
     }
 
-    /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
-    pub(in crate::model_services) fn closed_out(
+    /// Admits a token of this address. From one with too many refused tokens an unknown one passes each
+    /// second.
+    ///
+    /// # Errors
+    /// The token is closed out, or not the one that passes; the time until it may.
+    pub(in crate::model_services) fn admit(
         &self,
         client: Client,
         token: [u8; 32],
         now: Instant,
-    ) -> Option<Duration> {
-        let hash = self.hash(token);
-        let state = self.lock();
-        let known = state.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
-        if let Some(known) = known {
-            // One that was not refused since passes.
-            known.refused?;
-            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
-                return Some(left);
-            }
+    ) -> Result<(), Duration> {
+        let admission = self.lock().admission(client, self.hash(token), now);
+        match admission {
+            Admission::Passes => Ok(()),
+            Admission::ClosedOut(left) => Err(left),
+            Admission::Slow => self.slow.take(client, now).map_err(rate_limit::Refused::wait),
         }
-        let window = state.windows.get(&client)?;
-        let left = WINDOW.checked_sub(now.duration_since(window.started_at))?;
-        let hash = short(hash);
-        let is_repeated =
-            window.refused.iter().any(|known| known.hash == hash && known.count >= MAX_REPEATED);
-        let is_closed = is_repeated || window.refused.len() >= MAX_REFUSED;
-        (is_closed && !left.is_zero()).then_some(left)
     }
 
     fn hash(&self, token: [u8; 32]) -> u64 {
@@ -233,6 +278,7 @@ mod tests {
 
     const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn token(number: usize) -> [u8; 32] {
         let mut token = [0; 32];
@@ -240,21 +286,53 @@ mod tests {
         token
     }
 
+    /// How long a token has to wait; `None` if it passes.
+    fn admit(
+        refused: &RefusedTokens,
+        client: Client,
+        token: [u8; 32],
+        now: Instant,
+    ) -> Option<Duration> {
+        refused.admit(client, token, now).err()
+    }
+
+    /// How many of a hundred unknown tokens pass.
+    fn passed(refused: &RefusedTokens, client: Client, now: Instant) -> usize {
+        let tokens = (0..100).map(|number| token(1_000_000 + number));
+        tokens.filter(|token| refused.admit(client, *token, now).is_ok()).count()
+    }
+
     #[test]
-    fn an_address_that_tries_different_tokens_is_closed_out_for_the_rest_of_the_window() {
+    fn an_address_that_tries_different_tokens_is_slowed_down_for_the_rest_of_the_window() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 1..MAX_REFUSED {
             refused.count(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None);
+        assert_eq!(passed(&refused, ONE, now), 100);
         let later = now + Duration::from_mins(1);
         refused.count(ONE, token(MAX_REFUSED), later);
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
-        assert_eq!(refused.closed_out(OTHER, token(0), later), None);
+        assert_eq!((passed(&refused, ONE, later), passed(&refused, OTHER, later)), (1, 100));
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(SECOND));
+        for number in 0..239 {
+            refused.count(ONE, token(1000 + number), later);
+        }
+        let guesses = (1..240).map(|second| passed(&refused, ONE, later + SECOND * second));
+        assert_eq!(guesses.sum::<usize>(), 239, "one a second");
         let end = now + WINDOW;
-        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+        assert_eq!(passed(&refused, ONE, end), 100);
         refused.count(ONE, token(0), end);
-        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+        assert_eq!(passed(&refused, ONE, end), 100);
+    }
+
+    #[test]
+    fn somebody_at_the_address_of_a_guesser_gets_in_with_a_new_token() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 1..=MAX_REFUSED {
+            refused.count(ONE, token(number), now);
+        }
+        assert_eq!(admit(&refused, ONE, token(0), now), None);
+        refused.accept(ONE, token(0), now);
+        assert_eq!((passed(&refused, ONE, now), admit(&refused, ONE, token(0), now)), (0, None));
     }
 
     #[test]
@@ -263,9 +341,9 @@ mod tests {
         for _ in 0..10_000 {
             refused.count(ONE, token(1), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(ONE, token(2), now), None);
-        assert_eq!(refused.closed_out(OTHER, token(1), now), None);
+        assert_eq!(admit(&refused, ONE, token(1), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(2), now), None);
+        assert_eq!(admit(&refused, OTHER, token(1), now), None);
     }
 
     #[test]
@@ -275,17 +353,18 @@ mod tests {
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None);
-        assert_eq!(refused.closed_out(ONE, token(999), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(0), now), None);
+        assert_eq!(passed(&refused, ONE, now), 1);
         refused.count(ONE, token(0), now);
-        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(0), now), Some(SECOND));
 
         let (refused, later) = (RefusedTokens::default(), now + ACCEPTED_TTL);
         refused.accept(ONE, token(0), now);
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), later);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(WINDOW));
+        assert_eq!((passed(&refused, ONE, later), passed(&refused, OTHER, later)), (1, 100));
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(SECOND));
     }
 
     #[test]
@@ -298,20 +377,20 @@ mod tests {
             refused.count(ONE, token(number), now);
             refused.count_unanswered(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        assert_eq!(admit(&refused, ONE, token(1000), now), None);
         assert!(refused.lock().windows.is_empty(), "they are no guesses");
         assert!(!refused.is_accepted(token(0), now));
         for _ in 2..MAX_REPEATED {
-            assert_eq!(refused.closed_out(ONE, token(0), now), None);
+            assert_eq!(admit(&refused, ONE, token(0), now), None);
             refused.count(ONE, token(0), now);
         }
         let later = now + Duration::from_mins(1);
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
-        assert_eq!(refused.closed_out(OTHER, token(0), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(ONE, token(1), now), None);
-        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(Duration::from_mins(4)));
+        assert_eq!(admit(&refused, OTHER, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(1), now), None);
+        assert_eq!(admit(&refused, ONE, token(0), now + WINDOW + WINDOW / 2), None);
         refused.count(ONE, token(0), now + WINDOW + WINDOW / 2);
-        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        assert_eq!(admit(&refused, ONE, token(0), now + WINDOW + WINDOW / 2), None);
         // Accepted again, for example after an outage of its provider.
         refused.accept(ONE, token(1), later);
         assert!(refused.is_accepted(token(1), later));
@@ -329,20 +408,20 @@ mod tests {
         for _ in 0..1000 {
             refused.count_unanswered(ONE, token(1), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1), now), None, "an accepted one passes");
+        assert_eq!(admit(&refused, ONE, token(1), now), None, "an accepted one passes");
         for _ in 1..MAX_REPEATED {
             refused.count_unanswered(ONE, token(0), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None, "it may be valid");
+        assert_eq!(admit(&refused, ONE, token(0), now), None, "it may be valid");
         refused.count_unanswered(ONE, token(0), now);
-        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(OTHER, token(0), now), None);
-        assert_eq!(refused.closed_out(ONE, token(2), now), None, "it is closed out alone");
+        assert_eq!(admit(&refused, ONE, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, OTHER, token(0), now), None);
+        assert_eq!(admit(&refused, ONE, token(2), now), None, "it is closed out alone");
         for number in 2..=MAX_REFUSED {
             refused.count_unanswered(ONE, token(number), now);
         }
-        assert!(refused.closed_out(ONE, token(1000), now).is_some());
-        assert_eq!(refused.closed_out(ONE, token(1), now), None);
+        assert_eq!(passed(&refused, ONE, now), 1);
+        assert_eq!(admit(&refused, ONE, token(1), now), None);
     }
 
     #[test]
@@ -352,7 +431,7 @@ mod tests {
             refused.count_unanswered(ONE, token(number), now);
             refused.accept(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        assert_eq!(admit(&refused, ONE, token(1000), now), None);
         // At another address it is counted still.
         refused.count(OTHER, token(1000), now);
         refused.accept(ONE, token(1000), now);
