@@ -27,7 +27,10 @@ const WINDOW: Duration = Duration::from_mins(5);
 const SLOW: Quota = Quota { per_second: 1, burst: 1 };
 /// Unknown tokens that pass from all addresses that are slowed down.
 const SLOW_TOTAL: Quota = Quota { per_second: 100, burst: 100 };
-/// Addresses at most, each with up to 1 KiB. Others are not counted.
+/// Different refused tokens of all addresses within [`WINDOW`], after which each address is slowed down
+/// for the rest of it.
+const MAX_REFUSED_TOTAL: usize = 10_000;
+/// Addresses at most, each with up to 1 KiB. Others share a window.
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
@@ -46,6 +49,19 @@ struct Window {
     started_at: Instant,
     /// At most [`MAX_REFUSED`] tokens.
     refused: Vec<Refused>,
+}
+
+impl Window {
+    fn new(started_at: Instant) -> Self {
+        Self { started_at, refused: Vec::new() }
+    }
+}
+
+/// The number of different refused tokens of all addresses.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    started_at: Instant,
+    count: usize,
 }
 
 /// A token that was accepted.
@@ -81,6 +97,9 @@ impl Accepted {
 #[derive(Debug)]
 struct State {
     windows: HashMap<Client, Window>,
+    /// The window of addresses without room for one of their own.
+    others: Option<Window>,
+    total: Option<Total>,
     windows_evicted_at: Option<Instant>,
     accepted: AddressEntries<u64, Accepted>,
 }
@@ -88,7 +107,13 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         let accepted = AddressEntries::new(MAX_ACCEPTED);
-        Self { windows: HashMap::new(), windows_evicted_at: None, accepted }
+        Self {
+            windows: HashMap::new(),
+            others: None,
+            total: None,
+            windows_evicted_at: None,
+            accepted,
+        }
     }
 }
 
@@ -115,7 +140,7 @@ enum Admission {
     Passes,
     /// It is refused for so long.
     ClosedOut(Duration),
-    /// Too many others of its address were refused.
+    /// Too many others of its address, or of all, were refused.
     Slow,
 }
 
@@ -125,22 +150,58 @@ fn is_recent(used_at: Instant, now: Instant) -> bool {
 }
 
 impl State {
-    fn window(&mut self, client: Client, now: Instant) -> Option<&mut Window> {
-        let Self { windows, windows_evicted_at, .. } = self;
-        if windows.len() >= MAX_ADDRESSES && !windows.contains_key(&client) {
-            if is_eviction_due(windows_evicted_at, now) {
-                windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
-            }
-            if windows.len() >= MAX_ADDRESSES {
-                return None;
-            }
+    /// Whether an address has a window of its own, or room for one.
+    fn has_room(&self, client: Client) -> bool {
+        self.windows.len() < MAX_ADDRESSES || self.windows.contains_key(&client)
+    }
+
+    /// The window in which tokens of an address are counted. If there is no room for one, those that are
+    /// over are evicted, at most once a second.
+    fn current_window(&mut self, client: Client, now: Instant) -> &mut Window {
+        if !self.has_room(client) && is_eviction_due(&mut self.windows_evicted_at, now) {
+            self.windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
         }
-        let new = || Window { started_at: now, refused: Vec::new() };
-        let window = windows.entry(client).or_insert_with(new);
+        let window = if self.has_room(client) {
+            self.windows.entry(client).or_insert_with(|| Window::new(now))
+        } else {
+            self.others.get_or_insert_with(|| Window::new(now))
+        };
         if now.duration_since(window.started_at) >= WINDOW {
-            *window = new();
+            *window = Window::new(now);
         }
-        Some(window)
+        window
+    }
+
+    /// The window in which tokens of an address were counted last; it may be over.
+    fn window(&self, client: Client) -> Option<&Window> {
+        let others = self.others.as_ref().filter(|_| !self.has_room(client));
+        self.windows.get(&client).or(others)
+    }
+
+    fn count_in_total(&mut self, now: Instant) {
+        let current = self.total.filter(|total| now.duration_since(total.started_at) < WINDOW);
+        let Total { started_at, count } = current.unwrap_or(Total { started_at: now, count: 0 });
+        self.total = Some(Total { started_at, count: count.saturating_add(1) });
+    }
+
+    /// Whether too many different tokens of all addresses were refused.
+    fn is_total_exceeded(&self, now: Instant) -> bool {
+        self.total.is_some_and(|total| {
+            total.count >= MAX_REFUSED_TOTAL && now.duration_since(total.started_at) < WINDOW
+        })
+    }
+
+    /// Forgets what was counted of a token of an address.
+    fn forget(&mut self, client: Client, hash: u64) {
+        let has_room = self.has_room(client);
+        let others = self.others.as_mut().filter(|_| !has_room);
+        let Some(window) = self.windows.get_mut(&client).or(others) else { return };
+        let before = window.refused.len();
+        window.refused.retain(|known| known.hash != short(hash));
+        let forgotten = before.saturating_sub(window.refused.len());
+        if let Some(total) = &mut self.total {
+            total.count = total.count.saturating_sub(forgotten);
+        }
     }
 
     /// Whether a token was accepted recently, and not refused since.
@@ -158,12 +219,13 @@ impl State {
             return;
         }
         self.accepted.remove(&hash);
-        let Some(window) = self.window(client, now) else { return };
+        let window = self.current_window(client, now);
         let hash = short(hash);
         if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
             known.count = known.count.saturating_add(1);
         } else if window.refused.len() < MAX_REFUSED {
             window.refused.push(Refused { hash, count: 1 });
+            self.count_in_total(now);
         }
     }
 }
@@ -179,20 +241,17 @@ impl State {
                 return Admission::ClosedOut(left);
             }
         }
-        let Some(window) = self.windows.get(&client) else { return Admission::Passes };
-        let left = WINDOW.saturating_sub(now.duration_since(window.started_at));
-        let hash = short(hash);
-        let is_repeated =
-            window.refused.iter().any(|known| known.hash == hash && known.count >= MAX_REPEATED);
-        if left.is_zero() {
-            Admission::Passes
-        } else if is_repeated {
-            Admission::ClosedOut(left)
-        } else if window.refused.len() >= MAX_REFUSED {
-            Admission::Slow
-        } else {
-            Admission::Passes
+        if let Some(window) = self.window(client) {
+            let left = WINDOW.saturating_sub(now.duration_since(window.started_at));
+            let is_it = |known: &Refused| known.hash == short(hash) && known.count >= MAX_REPEATED;
+            if !left.is_zero() && window.refused.iter().any(is_it) {
+                return Admission::ClosedOut(left);
+            }
+            if !left.is_zero() && window.refused.len() >= MAX_REFUSED {
+                return Admission::Slow;
+            }
         }
+        if self.is_total_exceeded(now) { Admission::Slow } else { Admission::Passes }
     }
 }
 
@@ -222,13 +281,11 @@ impl RefusedTokens {
     /// forgotten, because it was no guess.
     pub(in crate::model_services) fn accept(&self, client: Client, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
-        let State { windows, accepted, .. } = &mut *self.lock();
-        if let Some(window) = windows.get_mut(&client) {
-            window.refused.retain(|known| known.hash != short(hash));
-        }
+        let mut state = self.lock();
+        state.forget(client, hash);
         let is_used = |known: &Accepted| is_recent(known.used_at, now);
         let new = || Accepted { used_at: now, refused: None };
-        if let Some(known) = accepted.get_or_insert(hash, client, now, is_used, new) {
+        if let Some(known) = state.accepted.get_or_insert(hash, client, now, is_used, new) {
             *known = new();
         }
     }
@@ -238,8 +295,8 @@ impl RefusedTokens {
         self.lock().is_accepted(self.hash(token), now)
     }
 
-    /// Admits a token of this address. From one with too many refused tokens an unknown one passes each
-    /// second.
+    /// Admits a token of this address. If that has too many refused tokens, or all together have, an
+    /// unknown one passes each second.
     ///
     /// # Errors
     /// The token is closed out, or not the one that passes; the time until it may.
@@ -466,5 +523,45 @@ mod tests {
         refused.accept(ONE, token(usize::MAX), later);
         let state = refused.lock();
         assert_eq!((state.windows.len(), state.accepted.len()), (1, 1));
+    }
+
+    #[test]
+    fn addresses_without_room_share_a_window() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 0..70_000_u32 {
+            refused.count(Client::V4(number.into()), token(1), now);
+        }
+        let shared = || refused.lock().others.as_ref().unwrap().refused.len();
+        assert_eq!((shared(), refused.lock().windows.len()), (1, MAX_ADDRESSES));
+        let (one, other) = (Client::V4(80_000_u32.into()), Client::V4(80_001_u32.into()));
+        for number in 2..=MAX_REFUSED {
+            refused.count(one, token(number), now);
+            refused.count(other, token(number + 1000), now);
+        }
+        assert_eq!(shared(), MAX_REFUSED);
+        assert_eq!(refused.lock().admission(other, 1, now), Admission::Slow);
+        refused.accept(one, token(2), now);
+        assert_eq!(shared(), MAX_REFUSED - 1);
+        let later = now + WINDOW;
+        refused.count(one, token(3), later);
+        assert_eq!((passed(&refused, one, later), passed(&refused, other, later)), (100, 100));
+    }
+
+    #[test]
+    fn many_addresses_together_are_slowed_down() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        let address = |number: usize| Client::V4(u32::try_from(number).unwrap().into());
+        for number in 0..MAX_REFUSED_TOTAL {
+            assert_eq!(admit(&refused, OTHER, token(0), now), None, "{number}");
+            refused.count(address(number / 50), token(number), now);
+        }
+        assert_eq!((passed(&refused, OTHER, now), passed(&refused, ONE, now)), (1, 1));
+        let all = (1000..2000).map(|number| passed(&refused, address(number), now));
+        assert_eq!(all.sum::<usize>(), 98, "a hundred of all addresses");
+        // One that was no guess.
+        refused.accept(address(0), token(0), now);
+        assert_eq!(passed(&refused, ONE, now), 100);
+        refused.count(address(0), token(0), now + ACCEPTED_TTL);
+        assert_eq!(refused.lock().total.unwrap().count, 1, "of the next five minutes");
     }
 }
