@@ -21,7 +21,7 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, Searches, TokenPermit},
+    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
     time_limit::{CallLimit, TimeLimit},
 };
 use crate::{
@@ -276,8 +276,7 @@ impl Drop for Unanswered<'_> {
         let Some(asker) = self.0 else { return };
         let Sender::Kubernetes { token, .. } = &asker.sender else { return };
         let limits = &asker.services.0.limits;
-        let client = Client::from_address(asker.info.address);
-        limits.refused.count_unanswered(client, token.hash(), Instant::now());
+        limits.refused.count_unanswered(asker.client(), token.hash(), Instant::now());
     }
 }
 
@@ -355,9 +354,9 @@ impl Asker {
         Ok(())
     }
 
-    /// The searches for candidate namespaces that the request may run.
-    pub(super) fn searches(&self) -> &Searches {
-        &self.limits.searches
+    /// The client that sent the request.
+    pub(super) fn client(&self) -> Client {
+        Client::from_address(self.info.address)
     }
 
     /// The service that the request is for.
@@ -513,7 +512,7 @@ impl Asker {
         let response = upstream.send(request, transport).await.map_err(unavailable)?;
         let (head, mut body) = response.into_parts();
         let limits = &self.services.0.limits;
-        let client = Client::from_address(self.info.address);
+        let client = self.client();
         if head.status == StatusCode::UNAUTHORIZED {
             limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());

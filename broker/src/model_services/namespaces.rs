@@ -181,13 +181,13 @@ impl Asker {
     /// these names.
     ///
     /// # Errors
-    /// Too many searches of the caller or its address wait; the API server does not answer.
+    /// Too many searches of the user or the address wait; the API server does not answer.
     async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
         let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let _permits = self.searches().acquire().await?;
+            let _permits = services.0.limits.acquire_search(&user.user, self.client()).await?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);
