@@ -18,7 +18,7 @@ use super::{
         limits::ChangeKey,
         review::RefusedReview,
     },
-    failed::{Failed, run_to_end},
+    failed::Failed,
 };
 use crate::{
     audit::{self, Action, Event, EventOutcome},
@@ -102,14 +102,6 @@ impl InNamespace {
     }
 }
 
-/// Runs the record of a refusal to its end, also if the client disconnects.
-async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
-    let recorded: Result<Infallible, Failure> = run_to_end(async move { Err(record.await) }).await;
-    match recorded {
-        Err(failure) => failure,
-    }
-}
-
 /// What a Kubernetes user changes, or somebody whom the API server does not name. The name is a JSON
 /// string, because webhooks and providers choose it, and it could look like what follows it.
 fn by_user(user: Option<&str>, what: &str) -> String {
@@ -118,6 +110,15 @@ fn by_user(user: Option<&str>, what: &str) -> String {
 }
 
 impl ModelServices {
+    /// Runs the record of a refusal to its end, also if the client disconnects.
+    async fn run_record_to_end(&self, record: BoxFuture<'static, Failure>) -> Failure {
+        let recorded: Result<Infallible, Failure> =
+            self.run_to_end(async move { Err(record.await) }).await;
+        match recorded {
+            Err(failure) => failure,
+        }
+    }
+
     /// Records a change that the review of its namespace refused, also if the client disconnects, and
     /// returns the refusal. A row that cannot be written changes nothing, because nothing happened.
     pub(in crate::model_services) async fn record_refused_review(
@@ -132,7 +133,7 @@ impl ModelServices {
             services.write_refused_review(&caller, action, &namespace, &refused).await;
             refused.failure
         };
-        run_record_to_end(record.boxed()).await
+        self.run_record_to_end(record.boxed()).await
     }
 
     async fn write_refused_review(
@@ -192,7 +193,8 @@ impl Recorder {
     /// Records that the change is refused before it began, also if the client disconnects, and returns
     /// the refusal.
     pub(super) async fn refuse(self, failure: Failure) -> Failure {
-        run_record_to_end(self.fail(failure.into()).boxed()).await
+        let services = self.services.clone();
+        services.run_record_to_end(self.fail(failure.into()).boxed()).await
     }
 
     fn count_change(&self) -> Result<(), Failure> {

@@ -168,6 +168,46 @@ async fn an_installation_goes_on_without_its_client() {
 }
 
 #[tokio::test]
+async fn a_broker_that_stops_waits_for_a_change_whose_client_has_left() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-stop";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let release = Arc::new(Notify::new());
+    let wait = {
+        let release = Arc::clone(&release);
+        move |_| {
+            let release = Arc::clone(&release);
+            async move { release.notified().await }
+        }
+    };
+    let rule = Rule::new(Fault::before(wait)).when(of_person(&Method::POST, "/configmaps"));
+    let held = world.proxy().unwrap().add(rule);
+    let running = {
+        let client = client.clone();
+        tokio::spawn(async move { client.install(namespace, REG, &["good"]).await })
+    };
+    probe::until("the second creation", TIMEOUT, || async {
+        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
+    })
+    .await
+    .unwrap();
+    running.abort();
+    let _ = running.await;
+    // The broker notices that the client is gone.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let release_later = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        release.notify_one();
+    };
+    let (stopped, ()) = tokio::join!(world.broker().stop(), release_later);
+    stopped.unwrap();
+    assert!(distribution(&world, namespace).await.is_some());
+    assert!(config_map(&world, namespace).await.is_some());
+}
+
+#[tokio::test]
 async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() {
     let world = world().await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
