@@ -2,7 +2,10 @@
 //! nothing of the client's request is copied into it.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -79,6 +82,8 @@ pub(super) struct Asker {
     kept: Mutex<KeptMemory>,
     /// Memory of the answers to writes, which are sent one after the other, until the request ends.
     writes: OnceLock<Reservation>,
+    /// Whether the API server accepted the Kubernetes token with a call of this request.
+    is_token_accepted: AtomicBool,
 }
 
 /// A call.
@@ -260,8 +265,8 @@ struct Status {
     reason: String,
 }
 
-/// A call whose client may leave before the answer. A token that was not accepted before counts as
-/// refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
+/// A call whose client may leave before the answer. A token that was not accepted before, by a call of
+/// this request or of another one, counts as refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
 /// always leaves would have no limit of requests.
 struct Unanswered<'a>(Option<&'a Asker>);
 
@@ -275,6 +280,10 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         let Some(asker) = self.0 else { return };
         let Sender::Kubernetes { token, .. } = &asker.sender else { return };
+        // The accepted tokens of an address are limited in number, so this one may not be among them.
+        if asker.is_token_accepted.load(Ordering::Relaxed) {
+            return;
+        }
         let limits = &asker.services.0.limits;
         limits.refused.count_unanswered(asker.client(), token.hash(), Instant::now());
     }
@@ -294,8 +303,18 @@ impl Asker {
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
         let kept = Mutex::new(limits.memory.keep());
-        let (held, writes) = (Mutex::default(), OnceLock::new());
-        Self { services, sender, info, limits, time_limit, calls, held, kept, writes }
+        Self {
+            services,
+            sender,
+            info,
+            limits,
+            time_limit,
+            calls,
+            held: Mutex::default(),
+            kept,
+            writes: OnceLock::new(),
+            is_token_accepted: AtomicBool::new(false),
+        }
     }
 
     /// The part of a session's request that is in another namespace of its workspace. It has the
@@ -312,6 +331,7 @@ impl Asker {
             held: Mutex::default(),
             kept: Mutex::new(self.limits.memory.keep()),
             writes: OnceLock::new(),
+            is_token_accepted: AtomicBool::new(false),
         })
     }
 
@@ -521,6 +541,7 @@ impl Asker {
         }
         if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
             limits.refused.accept(client, token.hash(), Instant::now());
+            self.is_token_accepted.store(true, Ordering::Relaxed);
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;
