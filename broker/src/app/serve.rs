@@ -5,7 +5,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -112,7 +112,8 @@ impl App {
             let (proxies, metrics) = (config.trusted_proxies.clone(), self.metrics.clone());
             Listener::new(tcp, tls.clone(), proxies, metrics)
         };
-        let stop = stop.shared();
+        let stopped_at = stop.map(|()| Instant::now()).shared();
+        let stop = stopped_at.clone().map(|_| ()).shared();
         let main = listener(public).with_connections(connections);
         let models = models_listen.map(|tcp| listener(tcp).with_limits_of(&main));
         let main = main.serve(services, stop.clone(), drain);
@@ -121,6 +122,10 @@ impl App {
         } else {
             drop(stop);
             main.await;
+        }
+        let stopped_at = stopped_at.await;
+        if let Some(services) = &self.model_services {
+            services.changes_ended(drain.saturating_sub(stopped_at.elapsed())).await;
         }
         gateway_tasks.stop().await;
         background.stop().await;

@@ -35,6 +35,12 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
+    /// Whether it is about the namespace of a request alone. Parts of the request in other namespaces
+    /// go on.
+    pub(super) fn is_of_namespace(self) -> bool {
+        matches!(self, Self::NamespaceMoved | Self::RoleLost)
+    }
+
     /// The text in log lines.
     pub(super) fn as_str(self) -> &'static str {
         match self {

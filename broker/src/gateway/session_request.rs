@@ -172,7 +172,8 @@ impl SessionRequest {
     }
 
     /// The part of this request that is in another namespace of its workspace. For the limits of the
-    /// tier both are one request. The loss of a role in that namespace ends this part alone.
+    /// tier both are one request. The loss of a role in that namespace ends this part alone. What has
+    /// ended the request has ended the part, too.
     pub(crate) fn part_in(&self, namespace: &str) -> Self {
         let SessionCaller { gateway, principal, .. } = &self.session;
         let member_namespace = gateway.member_namespace(principal, &self.active, Some(namespace));
@@ -180,7 +181,7 @@ impl SessionRequest {
         Self {
             session: self.session.clone(),
             active: Arc::clone(&self.active),
-            registration: gateway.streams.register(info.clone()),
+            registration: self.registration.register_part(info.clone()),
             info,
             usage_meter: self.usage_meter.clone(),
             permit: Arc::clone(&self.permit),

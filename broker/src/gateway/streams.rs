@@ -185,6 +185,18 @@ pub(super) struct Registration {
 }
 
 impl Registration {
+    /// Adds a part of this request, which is closed if the request was closed before, unless for a
+    /// reason that is about its own namespace.
+    pub(super) fn register_part(&self, info: StreamInfo) -> Self {
+        // First, so that whatever closes the request from now on closes the part as well.
+        let part = self.streams.register(info);
+        let reason = self.cancel.reason().filter(|reason| !reason.is_of_namespace());
+        if let Some(reason) = reason {
+            part.cancel.cancel(reason);
+        }
+        part
+    }
+
     /// Sets the token that the request is sent with. Its ServiceAccount may have replaced the one
     /// that the request was started with.
     pub(super) fn set_token(&self, token: &CachedToken) {
@@ -228,6 +240,23 @@ mod tests {
         let clock = crate::base::clock::Clock::system();
         let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
         RequestRights::new(caller, (Arc::default(), 0))
+    }
+
+    #[test]
+    fn a_part_of_a_closed_request_is_closed() {
+        let streams = Streams::default();
+        for (reason, expected) in [
+            (CloseReason::SessionEnded, Some(CloseReason::SessionEnded)),
+            (CloseReason::Suspended, Some(CloseReason::Suspended)),
+            (CloseReason::RoleLost, None),
+        ] {
+            let request = streams.register(info(1, 1));
+            let before = request.register_part(info(1, 1));
+            assert_eq!(before.cancel_handle().reason(), None);
+            request.cancel_handle().cancel(reason);
+            let part = request.register_part(info(1, 1));
+            assert_eq!(part.cancel_handle().reason(), expected, "{reason:?}");
+        }
     }
 
     #[test]

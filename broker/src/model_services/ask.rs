@@ -2,7 +2,10 @@
 //! nothing of the client's request is copied into it.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,8 +24,8 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, Searches, TokenPermit},
-    time_limit::TimeLimit,
+    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    time_limit::{CallLimit, TimeLimit},
 };
 use crate::{
     base::{
@@ -79,6 +82,8 @@ pub(super) struct Asker {
     kept: Mutex<KeptMemory>,
     /// Memory of the answers to writes, which are sent one after the other, until the request ends.
     writes: OnceLock<Reservation>,
+    /// Whether the API server accepted the Kubernetes token with a call of this request.
+    is_token_accepted: AtomicBool,
 }
 
 /// A call.
@@ -90,6 +95,7 @@ pub(super) struct Call {
     accept: HeaderValue,
     body: Bytes,
     timeout: Duration,
+    limit: CallLimit,
     max_bytes: usize,
     /// Whether it is a write, which is sent only if there is memory for the largest answer.
     is_write: bool,
@@ -105,6 +111,7 @@ impl Call {
             accept: JSON,
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
+            limit: CallLimit::Reads,
             max_bytes: MAX_ANSWER_BYTES,
             is_write: false,
         }
@@ -116,8 +123,8 @@ impl Call {
         path_and_query: impl Into<String>,
         review: &Value,
     ) -> Self {
-        let body = review.to_string().into();
-        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+        let (body, limit) = (review.to_string().into(), CallLimit::Operation);
+        Self { method: Method::POST, body, limit, ..Self::get(kind, path_and_query) }
     }
 
     /// The creation of an object.
@@ -137,7 +144,8 @@ impl Call {
             "kind": "DeleteOptions",
             "preconditions": preconditions,
         });
-        Self { method: Method::DELETE, ..Self::create(kind, path, &options) }
+        let limit = CallLimit::Own;
+        Self { method: Method::DELETE, limit, ..Self::create(kind, path, &options) }
     }
 
     #[must_use]
@@ -148,6 +156,12 @@ impl Call {
     #[must_use]
     pub(super) fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Sets the timeout of a call that the time of the operation does not limit.
+    #[must_use]
+    pub(super) fn own_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, limit: CallLimit::Own, ..self }
     }
 
     /// Limits the size of the answer.
@@ -251,8 +265,8 @@ struct Status {
     reason: String,
 }
 
-/// A call whose client may leave before the answer. A token that was not accepted before counts as
-/// refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
+/// A call whose client may leave before the answer. A token that was not accepted before, by a call of
+/// this request or of another one, counts as refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
 /// always leaves would have no limit of requests.
 struct Unanswered<'a>(Option<&'a Asker>);
 
@@ -266,9 +280,12 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         let Some(asker) = self.0 else { return };
         let Sender::Kubernetes { token, .. } = &asker.sender else { return };
+        // The accepted tokens of an address are limited in number, so this one may not be among them.
+        if asker.is_token_accepted.load(Ordering::Relaxed) {
+            return;
+        }
         let limits = &asker.services.0.limits;
-        let client = Client::from_address(asker.info.address);
-        limits.refused.count_unanswered(client, token.hash(), Instant::now());
+        limits.refused.count_unanswered(asker.client(), token.hash(), Instant::now());
     }
 }
 
@@ -286,8 +303,18 @@ impl Asker {
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
         let kept = Mutex::new(limits.memory.keep());
-        let (held, writes) = (Mutex::default(), OnceLock::new());
-        Self { services, sender, info, limits, time_limit, calls, held, kept, writes }
+        Self {
+            services,
+            sender,
+            info,
+            limits,
+            time_limit,
+            calls,
+            held: Mutex::default(),
+            kept,
+            writes: OnceLock::new(),
+            is_token_accepted: AtomicBool::new(false),
+        }
     }
 
     /// The part of a session's request that is in another namespace of its workspace. It has the
@@ -304,6 +331,7 @@ impl Asker {
             held: Mutex::default(),
             kept: Mutex::new(self.limits.memory.keep()),
             writes: OnceLock::new(),
+            is_token_accepted: AtomicBool::new(false),
         })
     }
 
@@ -346,9 +374,9 @@ impl Asker {
         Ok(())
     }
 
-    /// The searches for candidate namespaces that the request may run.
-    pub(super) fn searches(&self) -> &Searches {
-        &self.limits.searches
+    /// The client that sent the request.
+    pub(super) fn client(&self) -> Client {
+        Client::from_address(self.info.address)
     }
 
     /// The service that the request is for.
@@ -392,13 +420,14 @@ impl Asker {
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
         record_upstream_call();
         let kind = call.kind;
-        let timeout = self.time_limit.call(&call.method, call.timeout, Instant::now());
+        let timeout = self.time_limit.call(call.limit, call.timeout, Instant::now());
         let answered = if timeout.is_zero() {
             // `timeout` polls once, which may send the call.
             Err(not_in_time())
         } else {
             let unanswered = Unanswered(Some(self));
-            let answered = tokio::time::timeout(timeout, self.ask_untimed(call)).await;
+            // On the heap, because an operation has many calls.
+            let answered = tokio::time::timeout(timeout, Box::pin(self.ask_untimed(call))).await;
             unanswered.disarm();
             answered.unwrap_or_else(|_| Err(not_in_time()))
         };
@@ -503,7 +532,7 @@ impl Asker {
         let response = upstream.send(request, transport).await.map_err(unavailable)?;
         let (head, mut body) = response.into_parts();
         let limits = &self.services.0.limits;
-        let client = Client::from_address(self.info.address);
+        let client = self.client();
         if head.status == StatusCode::UNAUTHORIZED {
             limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
@@ -512,6 +541,7 @@ impl Asker {
         }
         if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
             limits.refused.accept(client, token.hash(), Instant::now());
+            self.is_token_accepted.store(true, Ordering::Relaxed);
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;

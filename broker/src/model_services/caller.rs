@@ -93,11 +93,11 @@ impl ModelServices {
             }
             Presented::Kubernetes(token) => {
                 let refused = &self.0.limits.refused;
-                let closed = refused.closed_out(Client::current(), token.hash(), Instant::now());
-                if let Some(left) = closed {
+                let admitted = refused.admit(Client::current(), token.hash(), Instant::now());
+                admitted.map_err(|left| {
                     let text = "too many invalid tokens come from this address";
-                    return Err(Failure::too_many(text, left.as_secs() + 1));
-                }
+                    Failure::too_many(text, left.as_secs() + 1)
+                })?;
                 Ok(ApiCaller::Kubernetes(token))
             }
         }

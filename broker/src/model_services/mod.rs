@@ -51,6 +51,8 @@ mod user;
 
 use std::sync::Arc;
 
+use tokio_util::task::TaskTracker;
+
 use self::{
     call_kind::{CallKind, CallOutcome},
     cluster_domain::LastRead,
@@ -109,6 +111,8 @@ struct Inner {
     metrics: Metrics,
     limits: Limits,
     refusal_rows: RefusalRows,
+    /// Changes that go on without their clients.
+    changes_under_way: TaskTracker,
     domain: LastRead,
 }
 
@@ -129,6 +133,7 @@ impl ModelServices {
             metrics,
             limits,
             refusal_rows,
+            changes_under_way: TaskTracker::new(),
             domain: LastRead::default(),
         };
         Self(Arc::new(inner))

@@ -27,6 +27,8 @@ use crate::gateway::{SessionCaller, Verb};
 
 /// Namespaces that are read concurrently for one request.
 const MAX_READS: usize = 16;
+/// Memory of a candidate besides its name, in bytes: its entries in a set and in the list of reads.
+const CANDIDATE_BYTES: usize = 64;
 /// Namespaces of the platform, which nobody picks for models.
 const HIDDEN: [&str; 4] = ["default", "system", "openshift", "opendatahub"];
 /// Beginnings of names of such namespaces.
@@ -74,7 +76,7 @@ impl ModelServices {
         first: &Arc<Asker>,
         names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
-        limit_reads(&names)?;
+        first.keep_candidates(&names)?;
         let mut requests: HashMap<_, _> =
             first.workspace_id().map(|id| (id, Some(Arc::clone(first)))).into_iter().collect();
         let mut wanted = Vec::with_capacity(names.len());
@@ -112,7 +114,18 @@ fn limit_reads(names: &BTreeSet<String>) -> Result<(), Failure> {
     Err(Failure::internal(format!("the caller has more than {MAX_OBJECTS} candidate namespaces")))
 }
 
+/// Memory of the names of candidates, in bytes.
+fn candidates_bytes(names: &BTreeSet<String>) -> usize {
+    names.iter().map(|name| CANDIDATE_BYTES + name.len()).sum()
+}
+
 impl Asker {
+    /// Limits the number of candidates, and keeps their names until the request ends.
+    fn keep_candidates(&self, names: &BTreeSet<String>) -> Result<(), Failure> {
+        limit_reads(names)?;
+        self.keep(candidates_bytes(names))
+    }
+
     /// The namespaces that the user of the token may read.
     async fn namespaces(&self) -> Result<Vec<ModelNamespace>, Failure> {
         let all = List::new(CallKind::Namespaces, "/api/v1/namespaces");
@@ -133,7 +146,7 @@ impl Asker {
             Err(failure) => return Err(failure),
         }
         let candidates = self.candidates().await?;
-        limit_reads(&candidates)?;
+        self.keep_candidates(&candidates)?;
         let reads = candidates
             .into_iter()
             .map(|name| async move { self.kept(self.namespace(&name).await?) });
@@ -168,13 +181,13 @@ impl Asker {
     /// these names.
     ///
     /// # Errors
-    /// Too many searches of the caller or its address wait; the API server does not answer.
+    /// Too many searches of the user or the address wait; the API server does not answer.
     async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
         let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let _permits = self.searches().acquire().await?;
+            let _permits = services.0.limits.acquire_search(&user.user, self.client()).await?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);
@@ -305,6 +318,7 @@ mod tests {
         let names = |count: usize| (0..count).map(|number| format!("ns-{number}")).collect();
         assert!(limit_reads(&names(MAX_OBJECTS)).is_ok());
         assert_eq!(limit_reads(&names(MAX_OBJECTS + 1)).unwrap_err().status().as_u16(), 500);
+        assert_eq!(candidates_bytes(&names(10)), 10 * (CANDIDATE_BYTES + "ns-0".len()));
     }
 
     #[test]

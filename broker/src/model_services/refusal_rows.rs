@@ -45,10 +45,11 @@ impl RefusalRows {
         Some(std::mem::take(&mut rows.omitted))
     }
 
-    /// Counts omitted rows again that [`Self::take`] returned, because the row was not written.
+    /// Counts a row that was not written, and again the omitted rows that [`Self::take`] returned for
+    /// it.
     pub(super) fn give_back(&self, omitted: u64) {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.omitted = rows.omitted.saturating_add(omitted);
+        rows.omitted = rows.omitted.saturating_add(omitted).saturating_add(1);
     }
 }
 
@@ -69,6 +70,8 @@ mod tests {
         };
         assert_eq!(taken(0, now), 100);
         assert_eq!(rows.take(client(1), now), Some(50), "the next row says how many are missing");
+        rows.give_back(50);
+        assert_eq!(rows.take(client(1), now), Some(51), "that row was not written");
         for number in 2..20 {
             taken(number, now);
         }

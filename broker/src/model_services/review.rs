@@ -71,6 +71,23 @@ struct ReviewedUser {
     groups: Option<Vec<String>>,
 }
 
+/// A request that is not let into its namespace.
+#[derive(Debug)]
+pub(super) struct RefusedReview {
+    /// Why.
+    pub(super) failure: Failure,
+    /// The request, if the API server said that its caller may not use the namespace. It still asks
+    /// who that is: the caller's limits, which a new request may exceed, admitted it already.
+    pub(super) asker: Option<Box<Asker>>,
+}
+
+/// The review did not take place.
+impl From<Failure> for RefusedReview {
+    fn from(failure: Failure) -> Self {
+        Self { failure, asker: None }
+    }
+}
+
 impl ModelServices {
     /// Begins a request of the caller in a namespace, and asks the API server whether the caller may
     /// list the resource of `model_services.access_check` there.
@@ -83,7 +100,7 @@ impl ModelServices {
         caller: &ApiCaller,
         namespace: &str,
         verb: Verb,
-    ) -> Result<InNamespace, Failure> {
+    ) -> Result<InNamespace, RefusedReview> {
         record_field(Field::Namespace, namespace);
         let asker = caller.begin(self, Some(namespace), verb).await?;
         let check = &self.0.settings.access_check;
@@ -94,7 +111,8 @@ impl ModelServices {
             "resource": check.resource,
         });
         if !asker.is_allowed(&attributes).await? {
-            return Err(Failure::forbidden_in(namespace));
+            let failure = Failure::forbidden_in(namespace);
+            return Err(RefusedReview { failure, asker: Some(Box::new(asker)) });
         }
         Ok(InNamespace { asker, namespace: namespace.to_owned() })
     }

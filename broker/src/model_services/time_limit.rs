@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use http::Method;
-
 use crate::gateway::Verb;
 
 /// Limit of an operation, from the arrival of its request.
@@ -14,6 +12,18 @@ const INSTALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Limit of what an installation reads. The rest of its time is for what it creates, so that slow
 /// reads do not leave half of an installation.
 const INSTALL_READS_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// What limits a call besides its own timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallLimit {
+    /// The time of what the operation reads.
+    Reads,
+    /// The time of the operation.
+    Operation,
+    /// Nothing, because the call finishes a change, takes one back, or looks whether a write was
+    /// carried out.
+    Own,
+}
 
 /// The time that an operation has left.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +47,12 @@ impl TimeLimit {
         self.reads_until.saturating_duration_since(now)
     }
 
-    /// How long a call may take that has this limit of its own. A deletion has that alone, because it
-    /// finishes a change, or takes one back.
-    pub(super) fn call(&self, method: &Method, timeout: Duration, now: Instant) -> Duration {
-        match *method {
-            Method::DELETE => timeout,
-            Method::GET => timeout.min(self.reads(now)),
-            _ => timeout.min(self.writes_until.saturating_duration_since(now)),
+    /// How long a call with this timeout may take.
+    pub(super) fn call(&self, limit: CallLimit, timeout: Duration, now: Instant) -> Duration {
+        match limit {
+            CallLimit::Own => timeout,
+            CallLimit::Reads => timeout.min(self.reads(now)),
+            CallLimit::Operation => timeout.min(self.writes_until.saturating_duration_since(now)),
         }
     }
 }
@@ -55,26 +64,26 @@ mod tests {
     #[test]
     fn all_calls_of_an_operation_have_its_limit_together() {
         let started_at = Instant::now();
-        let call = |verb: Verb, method: Method, after: u64| {
+        let call = |verb: Verb, of: CallLimit, after: u64| {
             let now = started_at + Duration::from_secs(after);
             let limit = TimeLimit::new(verb, started_at);
-            limit.call(&method, Duration::from_secs(25), now).as_secs()
+            limit.call(of, Duration::from_secs(25), now).as_secs()
         };
-        for (verb, method, after, expected) in [
-            (Verb::List, Method::GET, 0, 25),
-            (Verb::List, Method::GET, 20, 10),
-            (Verb::List, Method::POST, 20, 10),
-            (Verb::List, Method::GET, 30, 0),
-            (Verb::Get, Method::GET, 1000, 0),
-            (Verb::Delete, Method::GET, 30, 0),
-            (Verb::Delete, Method::DELETE, 30, 25),
-            (Verb::Create, Method::GET, 30, 10),
-            (Verb::Create, Method::GET, 40, 0),
-            (Verb::Create, Method::POST, 40, 20),
-            (Verb::Create, Method::POST, 60, 0),
-            (Verb::Create, Method::DELETE, 60, 25),
+        for (verb, of, after, expected) in [
+            (Verb::List, CallLimit::Reads, 0, 25),
+            (Verb::List, CallLimit::Reads, 20, 10),
+            (Verb::List, CallLimit::Operation, 20, 10),
+            (Verb::List, CallLimit::Reads, 30, 0),
+            (Verb::Get, CallLimit::Reads, 1000, 0),
+            (Verb::Delete, CallLimit::Reads, 30, 0),
+            (Verb::Delete, CallLimit::Own, 30, 25),
+            (Verb::Create, CallLimit::Reads, 30, 10),
+            (Verb::Create, CallLimit::Reads, 40, 0),
+            (Verb::Create, CallLimit::Operation, 40, 20),
+            (Verb::Create, CallLimit::Operation, 60, 0),
+            (Verb::Create, CallLimit::Own, 60, 25),
         ] {
-            assert_eq!(call(verb, method.clone(), after), expected, "{verb:?} {method} {after}");
+            assert_eq!(call(verb, of, after), expected, "{verb:?} {of:?} {after}");
         }
     }
 }

@@ -2,11 +2,8 @@
 
 use tenant_shared::{ModelServicesConfig, ModelServicesUser};
 
-use super::{ModelServices, caller::ApiCaller, failure::Failure};
+use super::{ModelServices, caller::ApiCaller, failure::Failure, limits::SERVICE_ACCOUNT_PREFIX};
 use crate::gateway::Verb;
-
-/// Beginning of the user names of ServiceAccounts.
-const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// The name of a user, of a ServiceAccount its last part.
 fn display_name(user: &str) -> &str {

@@ -41,7 +41,7 @@ const FIELDS: &[(&str, &str)] = &[
     ),
     ("from_tenant", "name of the tenant that the namespace belonged to"),
     ("group", "API group of the kind; empty for a kind of Kubernetes"),
-    ("in_flight", "number of runs that were interrupted"),
+    ("in_flight", "number of runs or changes that were interrupted"),
     ("issuances", "number of issuances whose tokens are dropped"),
     ("kid", "identifier of a signing key, as in the published keys"),
     ("kind", "kind of the object, of the forwarded request, or of the credential"),

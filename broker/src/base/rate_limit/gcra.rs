@@ -47,15 +47,26 @@ impl Quota {
 
 /// The limit that refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// The limit of the client; a request passes after this time.
     Client(Duration),
     /// The limit for all clients together; a request passes after this time.
     Total(Duration),
 }
 
+impl Refused {
+    /// The time until a request passes.
+    pub(crate) fn wait(self) -> Duration {
+        match self {
+            Self::Client(wait) | Self::Total(wait) => wait,
+        }
+    }
+}
+
+/// A rate limiter for each client and for all of them together. Clients for whose state there is no room
+/// share one.
 #[derive(Debug)]
-pub(super) struct GcraLimiter {
+pub(crate) struct GcraLimiter {
     client: Quota,
     total: Quota,
     state: Mutex<LimiterState>,
@@ -72,7 +83,7 @@ struct LimiterState {
 }
 
 impl GcraLimiter {
-    pub(super) fn new(client: Quota, total: Quota, now: Instant) -> Self {
+    pub(crate) fn new(client: Quota, total: Quota, now: Instant) -> Self {
         let state =
             LimiterState { clients: HashMap::new(), others: now, total: now, evicted_at: None };
         Self { client, total, state: Mutex::new(state) }
@@ -82,7 +93,7 @@ impl GcraLimiter {
     ///
     /// # Errors
     /// The limit that refused the request; then nothing was counted.
-    pub(super) fn take(&self, client: Client, now: Instant) -> Result<(), Refused> {
+    pub(crate) fn take(&self, client: Client, now: Instant) -> Result<(), Refused> {
         let mut state = self.lock();
         let has_room = state.has_room(client, now);
         let tat = if has_room { state.clients.get(&client).copied() } else { Some(state.others) };

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::gcra::{GcraLimiter, Refused};
+pub(crate) use self::gcra::{GcraLimiter, Refused};
 pub use self::{
     client::Client,
     gcra::Quota,

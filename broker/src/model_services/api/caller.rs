@@ -110,10 +110,10 @@ impl<'a> ApiExtractor<'a> for ReviewedNamespace {
         };
         match (services.review(&caller, &namespace, verb).await, audited) {
             (Ok(reviewed), _) => Ok(Self(reviewed)),
-            (Err(failure), Some(action)) if failure.status() == StatusCode::FORBIDDEN => {
-                Err(services.record_refused_review(caller, action, namespace, failure).await.into())
+            (Err(refused), Some(action)) if refused.failure.status() == StatusCode::FORBIDDEN => {
+                Err(services.record_refused_review(caller, action, namespace, refused).await.into())
             }
-            (Err(failure), _) => Err(failure.into()),
+            (Err(refused), _) => Err(refused.failure.into()),
         }
     }
 }

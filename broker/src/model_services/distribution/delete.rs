@@ -5,7 +5,6 @@ use futures_util::FutureExt as _;
 use super::{
     super::{InNamespace, failure::Failure},
     desired::KIND,
-    failed::run_to_end,
     objects::Metadata,
 };
 use crate::audit::Action;
@@ -28,7 +27,8 @@ impl InNamespace {
             Ok(found) => found,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };
-        run_to_end(async move {
+        let services = self.asker().services().clone();
+        let change = async move {
             recorder.begin().await?;
             let path = self.distribution_path(&name);
             let deleted = self.delete_object(&path, &found.metadata.uid).await;
@@ -44,8 +44,8 @@ impl InNamespace {
             }
             let text = format!("the {KIND} {name} was deleted");
             recorder.finish(deleted.map_err(|failure| failure.into_failed(&text))).await
-        })
-        .await
+        };
+        services.run_to_end(change).await
     }
 
     async fn distribution_to_delete(&self, name: &str) -> Result<Metadata, Failure> {

@@ -1,9 +1,6 @@
 //! Changes that fail, and what they leave.
 
-use tracing::Instrument as _;
-
 use super::super::failure::Failure;
-use crate::base::request_context::spawn_in_request_context;
 
 /// A change that failed.
 #[derive(Debug)]
@@ -29,20 +26,5 @@ impl Failed {
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self { failure, left: None }
-    }
-}
-
-/// Runs a change to its end, also if the client disconnects: a change that is dropped half-way would
-/// neither be taken back nor recorded.
-///
-/// # Errors
-/// Those of the change; the broker stops.
-pub(super) async fn run_to_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
-    match spawn_in_request_context(change.in_current_span()).await {
-        Ok(result) => result,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(Failure::internal_error(&error)),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     super::{InNamespace, failure::Failure},
     conflict::{config_map_conflict, deleted_meanwhile},
     desired::{self, KIND},
-    failed::{Failed, run_to_end},
+    failed::Failed,
     model::ResolvedModel,
     objects::{Metadata, not_installed},
     request::models_of,
@@ -50,11 +50,12 @@ impl InNamespace {
             Ok(planned) => planned,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };
-        run_to_end(async move {
+        let services = self.asker().services().clone();
+        let change = async move {
             recorder.begin().await?;
             recorder.finish(self.create_both(&planned).await).await
-        })
-        .await
+        };
+        services.run_to_end(change).await
     }
 
     /// The models with these names and their configuration, unless there is a distribution already.

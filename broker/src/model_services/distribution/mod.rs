@@ -13,6 +13,7 @@ mod request;
 mod resolve;
 mod run_yaml;
 mod status;
+mod under_way;
 mod view;
 mod write;
 

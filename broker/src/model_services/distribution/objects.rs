@@ -1,5 +1,7 @@
 //! Reads of distributions and their ConfigMaps, and what a refusal of the API server means.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde::{Deserialize, de::SeqAccess};
 use serde_json::{Value, json};
@@ -198,7 +200,25 @@ impl InNamespace {
     /// # Errors
     /// The caller may not read it; the API server does not answer.
     pub(super) async fn metadata(&self, path: &ObjectPath) -> Result<Option<Metadata>, Failure> {
-        let answer = self.asker().ask(Call::get(path.kind, path.object())).await?;
+        self.metadata_of(Call::get(path.kind, path.object())).await
+    }
+
+    /// As [`Self::metadata`], after a write. The operation may have no time left, so the read has this
+    /// timeout alone.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub(super) async fn metadata_within(
+        &self,
+        path: &ObjectPath,
+        timeout: Duration,
+    ) -> Result<Option<Metadata>, Failure> {
+        let call = Call::get(path.kind, path.object()).own_timeout(timeout);
+        self.metadata_of(call).await
+    }
+
+    async fn metadata_of(&self, call: Call) -> Result<Option<Metadata>, Failure> {
+        let answer = self.asker().ask(call).await?;
         match answer.status {
             StatusCode::OK => answer.json().await.map(Some),
             StatusCode::NOT_FOUND => Ok(None),

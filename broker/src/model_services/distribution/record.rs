@@ -11,18 +11,18 @@ use serde_json::Value;
 use super::{
     super::{
         InNamespace, ModelServices,
-        ask::Sender,
+        ask::{Asker, Sender},
         caller::ApiCaller,
         failure::{Failure, quoted},
         known_keys::beginning,
         limits::ChangeKey,
+        review::RefusedReview,
     },
-    failed::{Failed, run_to_end},
+    failed::Failed,
 };
 use crate::{
     audit::{self, Action, Event, EventOutcome},
     base::{error_chain, rate_limit::Client},
-    gateway::Verb,
     http::ApiError,
 };
 
@@ -102,14 +102,6 @@ impl InNamespace {
     }
 }
 
-/// Runs the record of a refusal to its end, also if the client disconnects.
-async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
-    let recorded: Result<Infallible, Failure> = run_to_end(async move { Err(record.await) }).await;
-    match recorded {
-        Err(failure) => failure,
-    }
-}
-
 /// What a Kubernetes user changes, or somebody whom the API server does not name. The name is a JSON
 /// string, because webhooks and providers choose it, and it could look like what follows it.
 fn by_user(user: Option<&str>, what: &str) -> String {
@@ -118,6 +110,15 @@ fn by_user(user: Option<&str>, what: &str) -> String {
 }
 
 impl ModelServices {
+    /// Runs the record of a refusal to its end, also if the client disconnects.
+    async fn run_record_to_end(&self, record: BoxFuture<'static, Failure>) -> Failure {
+        let recorded: Result<Infallible, Failure> =
+            self.run_to_end(async move { Err(record.await) }).await;
+        match recorded {
+            Err(failure) => failure,
+        }
+    }
+
     /// Records a change that the review of its namespace refused, also if the client disconnects, and
     /// returns the refusal. A row that cannot be written changes nothing, because nothing happened.
     pub(in crate::model_services) async fn record_refused_review(
@@ -125,14 +126,14 @@ impl ModelServices {
         caller: ApiCaller,
         action: Action,
         namespace: String,
-        failure: Failure,
+        refused: RefusedReview,
     ) -> Failure {
         let services = self.clone();
         let record = async move {
-            services.write_refused_review(&caller, action, &namespace, &failure).await;
-            failure
+            services.write_refused_review(&caller, action, &namespace, &refused).await;
+            refused.failure
         };
-        run_record_to_end(record.boxed()).await
+        self.run_record_to_end(record.boxed()).await
     }
 
     async fn write_refused_review(
@@ -140,7 +141,7 @@ impl ModelServices {
         caller: &ApiCaller,
         action: Action,
         namespace: &str,
-        failure: &Failure,
+        RefusedReview { failure, asker }: &RefusedReview,
     ) {
         self.0.metrics.action(action.as_str(), "refused");
         let Some(omitted) = self.0.refusal_rows.take(Client::current(), Instant::now()) else {
@@ -150,7 +151,7 @@ impl ModelServices {
         let (event, what) = match caller {
             ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
-                let user = self.user_of(caller).await;
+                let user = user_of(asker.as_deref()).await;
                 (Event::success(action), by_user(user.as_deref(), &what))
             }
         };
@@ -165,12 +166,11 @@ impl ModelServices {
             self.0.refusal_rows.give_back(omitted);
         }
     }
+}
 
-    /// The Kubernetes user of a caller; `None` if a limit or the API server keeps it from being known.
-    async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
-        let asker = caller.begin(self, None, Verb::Get).await.ok()?;
-        Some(quoted(&asker.who_am_i().await.ok()?.user))
-    }
+/// The Kubernetes user of a request; `None` if the API server does not say it.
+async fn user_of(asker: Option<&Asker>) -> Option<String> {
+    Some(quoted(&asker?.who_am_i().await.ok()?.user))
 }
 
 /// What is changed, in a row about a refusal or failure.
@@ -193,7 +193,8 @@ impl Recorder {
     /// Records that the change is refused before it began, also if the client disconnects, and returns
     /// the refusal.
     pub(super) async fn refuse(self, failure: Failure) -> Failure {
-        run_record_to_end(self.fail(failure.into()).boxed()).await
+        let services = self.services.clone();
+        services.run_record_to_end(self.fail(failure.into()).boxed()).await
     }
 
     fn count_change(&self) -> Result<(), Failure> {
@@ -252,6 +253,9 @@ impl Recorder {
         let event = Event { outcome, reason: Some(reason), ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
+            if !self.has_begun {
+                services.refusal_rows.give_back(omitted);
+            }
         }
         failure
     }

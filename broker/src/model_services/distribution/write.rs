@@ -1,7 +1,7 @@
 //! Creations and deletions. If the answer to one is lost, the object is read, because the API server
 //! may have carried it out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,9 @@ use super::{
 /// be carrying it out, so an object that is not there is read again.
 const PAUSES: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(500), Duration::from_millis(1500)];
+/// Limit of these reads together. They have it also after the time of the operation, so that an
+/// installation whose write took too long is taken back.
+const READ_BACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The API server's decision on a creation.
 #[derive(Debug)]
@@ -150,7 +153,8 @@ impl InNamespace {
 
     /// Whether the object with this uid is gone, or is being deleted.
     pub(super) async fn is_gone(&self, path: &ObjectPath, uid: &str) -> bool {
-        self.metadata(path).await.is_ok_and(|found| is_deleted(found.as_ref(), uid))
+        let found = self.metadata_within(path, READ_BACK_TIMEOUT).await;
+        found.is_ok_and(|found| is_deleted(found.as_ref(), uid))
     }
 
     /// Reads an object until it satisfies the condition, a few times. Returns whether it does, and
@@ -160,10 +164,12 @@ impl InNamespace {
         path: &ObjectPath,
         condition: impl Fn(Option<&Metadata>) -> bool,
     ) -> Result<(bool, Option<Metadata>), Failure> {
+        let until = Instant::now() + READ_BACK_TIMEOUT;
         let mut last = Ok((false, None));
         for pause in PAUSES {
             tokio::time::sleep(pause).await;
-            last = match self.metadata(path).await {
+            let left = until.saturating_duration_since(Instant::now());
+            last = match self.metadata_within(path, left).await {
                 Ok(found) if condition(found.as_ref()) => return Ok((true, found)),
                 Ok(found) => Ok((false, found)),
                 // A caller without the right, or whose session has ended, does not get it back.

@@ -20,25 +20,26 @@ pub(super) use self::{
     changes::{ChangeKey, Changes},
     memory::{KeptMemory, Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
-    shares::CallerKey,
+    shares::{CallerKey, SERVICE_ACCOUNT_PREFIX},
     token_limiters::{TokenLimiters, TokenPermit},
     unsent::{MAX_RESPONSE_BYTES, UnsentMemory, UnsentReservation},
 };
 use super::{failure::Failure, settings::TokenLimits};
-use crate::base::rate_limit::InFlightLimiter;
+use crate::base::rate_limit::{Client, InFlightLimiter};
 
 /// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
 const MAX_CANDIDATE_SEARCHES: usize = 4;
-/// Searches of one user or token.
+/// Searches of one user.
 const MAX_CANDIDATE_SEARCHES_PER_CALLER: usize = 1;
-/// Searches of all tokens from one address, which may be a frontend's.
+/// Searches from one address, which may be a frontend's.
 const MAX_CANDIDATE_SEARCHES_PER_ADDRESS: usize = 2;
 /// Searches that run or wait. Each takes a place of the requests and of the unsent responses of its
 /// address.
 const MAX_ADMITTED_SEARCHES: usize = 64;
-/// Searches of one user or token that run or wait.
-const MAX_ADMITTED_SEARCHES_PER_CALLER: usize = 4;
-/// Searches of all tokens from one address that run or wait.
+/// Searches of one user that run or wait. A share of a token would leave little to others, because
+/// somebody has as many tokens as they like.
+const MAX_ADMITTED_SEARCHES_PER_CALLER: usize = 2;
+/// Searches from one address that run or wait.
 const MAX_ADMITTED_SEARCHES_PER_ADDRESS: usize = 16;
 /// Requests with Kubernetes tokens in flight.
 const MAX_TOKEN_REQUESTS: usize = 1024;
@@ -64,29 +65,6 @@ pub(super) struct Limits {
 pub(super) struct RequestLimits {
     pub(super) memory: RequestMemory,
     pub(super) calls: RequestCalls,
-    /// Searches for candidate namespaces.
-    pub(super) searches: Searches,
-}
-
-/// The searches that one request may run.
-#[derive(Clone, Debug)]
-pub(super) struct Searches {
-    admitted: RequestCalls,
-    running: RequestCalls,
-}
-
-impl Searches {
-    /// Waits for the permits of a search, which runs until they are dropped.
-    ///
-    /// # Errors
-    /// Too many searches of the caller, of the address or of all run or wait.
-    pub(super) async fn acquire(&self) -> Result<[Vec<OwnedSemaphorePermit>; 2], Failure> {
-        let admitted = self.admitted.try_acquire().ok_or_else(|| {
-            Failure::too_many("too many searches for namespaces at once; try again", 2)
-        })?;
-        let running = self.running.acquire().await;
-        Ok([admitted, running.map_err(|error| Failure::internal_error(&error))?])
-    }
 }
 
 impl Limits {
@@ -120,11 +98,26 @@ impl Limits {
         RequestLimits {
             memory: self.memory.of_request(callers),
             calls: self.calls.of_request(callers),
-            searches: Searches {
-                admitted: self.admitted_searches.of_request(callers),
-                running: self.searches.of_request(callers),
-            },
         }
+    }
+
+    /// Waits for the permits of a search for candidate namespaces of this Kubernetes user, which runs
+    /// until they are dropped.
+    ///
+    /// # Errors
+    /// Too many searches of the user, of the address or of all run or wait.
+    pub(super) async fn acquire_search(
+        &self,
+        user: &str,
+        client: Client,
+    ) -> Result<[Vec<OwnedSemaphorePermit>; 2], Failure> {
+        let callers = [CallerKey::of_kubernetes_user(user), CallerKey::Address(client)];
+        let admitted = self.admitted_searches.of_request(&callers).try_acquire();
+        let admitted = admitted.ok_or_else(|| {
+            Failure::too_many("too many searches for namespaces at once; try again", 2)
+        })?;
+        let running = self.searches.of_request(&callers).acquire().await;
+        Ok([admitted, running.map_err(|error| Failure::internal_error(&error))?])
     }
 }
 
@@ -133,43 +126,31 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::base::rate_limit::Client;
 
     #[test]
-    fn a_few_searches_of_a_caller_and_an_address_wait() {
+    fn a_few_searches_of_a_user_and_an_address_wait() {
         let limits = TokenLimits { requests_per_second: 1, requests_at_once: 1 };
         let limits = Limits::new(limits, 1);
-        let searches = |token: u8, address: u32| {
-            let address = CallerKey::Address(Client::V4(address.into()));
-            limits.of_request(&[CallerKey::Token([token; 32]), address]).searches
+        let search = |user: usize, address: u32| {
+            let limits = &limits;
+            let (user, client) = (format!("user-{user}"), Client::V4(address.into()));
+            Box::pin(async move { limits.acquire_search(&user, client).await })
         };
-        let of_token = searches(1, 1);
-        let running = of_token.acquire().now_or_never().unwrap().unwrap();
-        let waiting: Vec<_> = (0..3)
-            .map(|_| {
-                let mut permits = Box::pin(of_token.acquire());
-                assert!(permits.as_mut().now_or_never().is_none());
-                permits
-            })
-            .collect();
-        let refused = of_token.acquire().now_or_never().unwrap().unwrap_err();
+        let running = search(1, 1).now_or_never().unwrap().unwrap();
+        let mut waiting = search(1, 1);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let refused = search(1, 1).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.status().as_u16(), 429);
         assert!(refused.retry_after_seconds().is_some());
-        // Other tokens at the address, of which two searches run.
-        let others: Vec<_> = (2..14).map(|token| searches(token, 1)).collect();
-        let acquired: Vec<_> = others
-            .iter()
-            .map(|search| {
-                let mut permits = Box::pin(search.acquire());
-                let done = permits.as_mut().now_or_never();
-                (done, permits)
-            })
-            .collect();
-        assert!(acquired.iter().all(|(done, _)| done.as_ref().is_none_or(Result::is_ok)));
-        assert_eq!(acquired.iter().filter(|(done, _)| done.is_some()).count(), 1);
-        assert!(searches(14, 1).acquire().now_or_never().unwrap().is_err());
-        assert!(searches(15, 2).acquire().now_or_never().unwrap().is_ok());
+        // Other users at the address, of which two searches run.
+        let mut others: Vec<_> = (2..16).map(|user| search(user, 1)).collect();
+        let acquired: Vec<_> =
+            others.iter_mut().map(|search| search.as_mut().now_or_never()).collect();
+        assert!(acquired.iter().all(|done| done.as_ref().is_none_or(Result::is_ok)));
+        assert_eq!(acquired.iter().flatten().count(), 1);
+        assert!(search(16, 1).now_or_never().unwrap().is_err());
+        assert!(search(17, 2).now_or_never().unwrap().is_ok());
         drop((running, waiting));
-        assert!(searches(14, 1).acquire().now_or_never().is_none(), "it waits");
+        assert!(search(16, 1).now_or_never().is_none(), "it waits");
     }
 }

@@ -1,6 +1,7 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
-//! ones is closed out for a while, because each attempt costs the API server a check. A token that is
-//! tried again and again, as a broken client does, is closed out alone. Tokens that the API server
+//! ones is slowed down for a while, because each attempt costs the API server a check: of tokens that are
+//! not known one passes each second, so that others at the address get in with a new token. A token that
+//! is tried again and again, as a broken client does, is closed out alone. Tokens that the API server
 //! accepted recently pass, because an address may be that of many people. One of them that is refused
 //! now, because it expired or was revoked, was no guess, so its refusals count for itself alone. A token
 //! whose client leaves before the answer counts as refused until it is accepted.
@@ -13,16 +14,23 @@ use std::{
 };
 
 use super::address_entries::{AddressEntries, is_eviction_due};
-use crate::base::rate_limit::Client;
+use crate::base::rate_limit::{self, Client, GcraLimiter, Quota};
 
-/// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
+/// Different refused tokens of an address within [`WINDOW`], after which it is slowed down for the
 /// rest of it.
 const MAX_REFUSED: usize = 100;
 /// Refusals of one token from an address within [`WINDOW`], after which the token is closed out there
 /// for the rest of it.
 const MAX_REPEATED: u32 = 100;
 const WINDOW: Duration = Duration::from_mins(5);
-/// Addresses at most, each with up to 1 KiB. Others are not counted.
+/// Unknown tokens that pass from an address that is slowed down: 300 in [`WINDOW`].
+const SLOW: Quota = Quota { per_second: 1, burst: 1 };
+/// Unknown tokens that pass from all addresses that are slowed down.
+const SLOW_TOTAL: Quota = Quota { per_second: 100, burst: 100 };
+/// Different refused tokens of all addresses within [`WINDOW`], after which each address is slowed down
+/// for the rest of it.
+const MAX_REFUSED_TOTAL: usize = 10_000;
+/// Addresses at most, each with up to 1 KiB. Others share a window.
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
 const ACCEPTED_TTL: Duration = Duration::from_mins(10);
@@ -41,6 +49,19 @@ struct Window {
     started_at: Instant,
     /// At most [`MAX_REFUSED`] tokens.
     refused: Vec<Refused>,
+}
+
+impl Window {
+    fn new(started_at: Instant) -> Self {
+        Self { started_at, refused: Vec::new() }
+    }
+}
+
+/// The number of different refused tokens of all addresses.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    started_at: Instant,
+    count: usize,
 }
 
 /// A token that was accepted.
@@ -76,6 +97,9 @@ impl Accepted {
 #[derive(Debug)]
 struct State {
     windows: HashMap<Client, Window>,
+    /// The window of addresses without room for one of their own.
+    others: Option<Window>,
+    total: Option<Total>,
     windows_evicted_at: Option<Instant>,
     accepted: AddressEntries<u64, Accepted>,
 }
@@ -83,16 +107,41 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         let accepted = AddressEntries::new(MAX_ACCEPTED);
-        Self { windows: HashMap::new(), windows_evicted_at: None, accepted }
+        Self {
+            windows: HashMap::new(),
+            others: None,
+            total: None,
+            windows_evicted_at: None,
+            accepted,
+        }
     }
 }
 
 /// Refused and accepted tokens, by a hash with a random key, so that nobody can make tokens that
 /// count as one or pass as another.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::model_services) struct RefusedTokens {
     key: RandomState,
     state: Mutex<State>,
+    /// Unknown tokens of addresses that are slowed down.
+    slow: GcraLimiter,
+}
+
+impl Default for RefusedTokens {
+    fn default() -> Self {
+        let slow = GcraLimiter::new(SLOW, SLOW_TOTAL, Instant::now());
+        Self { key: RandomState::new(), state: Mutex::default(), slow }
+    }
+}
+
+/// Whether a token passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Passes,
+    /// It is refused for so long.
+    ClosedOut(Duration),
+    /// Too many others of its address, or of all, were refused.
+    Slow,
 }
 
 /// Whether an accepted token passes that was used last at this time.
@@ -101,22 +150,58 @@ fn is_recent(used_at: Instant, now: Instant) -> bool {
 }
 
 impl State {
-    fn window(&mut self, client: Client, now: Instant) -> Option<&mut Window> {
-        let Self { windows, windows_evicted_at, .. } = self;
-        if windows.len() >= MAX_ADDRESSES && !windows.contains_key(&client) {
-            if is_eviction_due(windows_evicted_at, now) {
-                windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
-            }
-            if windows.len() >= MAX_ADDRESSES {
-                return None;
-            }
+    /// Whether an address has a window of its own, or room for one.
+    fn has_room(&self, client: Client) -> bool {
+        self.windows.len() < MAX_ADDRESSES || self.windows.contains_key(&client)
+    }
+
+    /// The window in which tokens of an address are counted. If there is no room for one, those that are
+    /// over are evicted, at most once a second.
+    fn current_window(&mut self, client: Client, now: Instant) -> &mut Window {
+        if !self.has_room(client) && is_eviction_due(&mut self.windows_evicted_at, now) {
+            self.windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
         }
-        let new = || Window { started_at: now, refused: Vec::new() };
-        let window = windows.entry(client).or_insert_with(new);
+        let window = if self.has_room(client) {
+            self.windows.entry(client).or_insert_with(|| Window::new(now))
+        } else {
+            self.others.get_or_insert_with(|| Window::new(now))
+        };
         if now.duration_since(window.started_at) >= WINDOW {
-            *window = new();
+            *window = Window::new(now);
         }
-        Some(window)
+        window
+    }
+
+    /// The window in which tokens of an address were counted last; it may be over.
+    fn window(&self, client: Client) -> Option<&Window> {
+        let others = self.others.as_ref().filter(|_| !self.has_room(client));
+        self.windows.get(&client).or(others)
+    }
+
+    fn count_in_total(&mut self, now: Instant) {
+        let current = self.total.filter(|total| now.duration_since(total.started_at) < WINDOW);
+        let Total { started_at, count } = current.unwrap_or(Total { started_at: now, count: 0 });
+        self.total = Some(Total { started_at, count: count.saturating_add(1) });
+    }
+
+    /// Whether too many different tokens of all addresses were refused.
+    fn is_total_exceeded(&self, now: Instant) -> bool {
+        self.total.is_some_and(|total| {
+            total.count >= MAX_REFUSED_TOTAL && now.duration_since(total.started_at) < WINDOW
+        })
+    }
+
+    /// Forgets what was counted of a token of an address.
+    fn forget(&mut self, client: Client, hash: u64) {
+        let has_room = self.has_room(client);
+        let others = self.others.as_mut().filter(|_| !has_room);
+        let Some(window) = self.windows.get_mut(&client).or(others) else { return };
+        let before = window.refused.len();
+        window.refused.retain(|known| known.hash != short(hash));
+        let forgotten = before.saturating_sub(window.refused.len());
+        if let Some(total) = &mut self.total {
+            total.count = total.count.saturating_sub(forgotten);
+        }
     }
 
     /// Whether a token was accepted recently, and not refused since.
@@ -134,13 +219,39 @@ impl State {
             return;
         }
         self.accepted.remove(&hash);
-        let Some(window) = self.window(client, now) else { return };
+        let window = self.current_window(client, now);
         let hash = short(hash);
         if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
             known.count = known.count.saturating_add(1);
         } else if window.refused.len() < MAX_REFUSED {
             window.refused.push(Refused { hash, count: 1 });
+            self.count_in_total(now);
         }
+    }
+}
+
+impl State {
+    fn admission(&self, client: Client, hash: u64, now: Instant) -> Admission {
+        let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
+        if let Some(known) = known {
+            if known.refused.is_none() {
+                return Admission::Passes;
+            }
+            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
+                return Admission::ClosedOut(left);
+            }
+        }
+        if let Some(window) = self.window(client) {
+            let left = WINDOW.saturating_sub(now.duration_since(window.started_at));
+            let is_it = |known: &Refused| known.hash == short(hash) && known.count >= MAX_REPEATED;
+            if !left.is_zero() && window.refused.iter().any(is_it) {
+                return Admission::ClosedOut(left);
+            }
+            if !left.is_zero() && window.refused.len() >= MAX_REFUSED {
+                return Admission::Slow;
+            }
+        }
+        if self.is_total_exceeded(now) { Admission::Slow } else { Admission::Passes }
     }
 }
 
@@ -170,13 +281,11 @@ impl RefusedTokens {
     /// forgotten, because it was no guess.
     pub(in crate::model_services) fn accept(&self, client: Client, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
-        let State { windows, accepted, .. } = &mut *self.lock();
-        if let Some(window) = windows.get_mut(&client) {
-            window.refused.retain(|known| known.hash != short(hash));
-        }
+        let mut state = self.lock();
+        state.forget(client, hash);
         let is_used = |known: &Accepted| is_recent(known.used_at, now);
         let new = || Accepted { used_at: now, refused: None };
-        if let Some(known) = accepted.get_or_insert(hash, client, now, is_used, new) {
+        if let Some(known) = state.accepted.get_or_insert(hash, client, now, is_used, new) {
             *known = new();
         }
     }
@@ -186,30 +295,23 @@ impl RefusedTokens {
         self.lock().is_accepted(self.hash(token), now)
     }
 
-    /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
-    pub(in crate::model_services) fn closed_out(
+    /// Admits a token of this address. If that has too many refused tokens, or all together have, an
+    /// unknown one passes each second.
+    ///
+    /// # Errors
+    /// The token is closed out, or not the one that passes; the time until it may.
+    pub(in crate::model_services) fn admit(
         &self,
         client: Client,
         token: [u8; 32],
         now: Instant,
-    ) -> Option<Duration> {
-        let hash = self.hash(token);
-        let state = self.lock();
-        let known = state.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
-        if let Some(known) = known {
-            // One that was not refused since passes.
-            known.refused?;
-            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
-                return Some(left);
-            }
+    ) -> Result<(), Duration> {
+        let admission = self.lock().admission(client, self.hash(token), now);
+        match admission {
+            Admission::Passes => Ok(()),
+            Admission::ClosedOut(left) => Err(left),
+            Admission::Slow => self.slow.take(client, now).map_err(rate_limit::Refused::wait),
         }
-        let window = state.windows.get(&client)?;
-        let left = WINDOW.checked_sub(now.duration_since(window.started_at))?;
-        let hash = short(hash);
-        let is_repeated =
-            window.refused.iter().any(|known| known.hash == hash && known.count >= MAX_REPEATED);
-        let is_closed = is_repeated || window.refused.len() >= MAX_REFUSED;
-        (is_closed && !left.is_zero()).then_some(left)
     }
 
     fn hash(&self, token: [u8; 32]) -> u64 {
@@ -233,6 +335,7 @@ mod tests {
 
     const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn token(number: usize) -> [u8; 32] {
         let mut token = [0; 32];
@@ -240,21 +343,53 @@ mod tests {
         token
     }
 
+    /// How long a token has to wait; `None` if it passes.
+    fn admit(
+        refused: &RefusedTokens,
+        client: Client,
+        token: [u8; 32],
+        now: Instant,
+    ) -> Option<Duration> {
+        refused.admit(client, token, now).err()
+    }
+
+    /// How many of a hundred unknown tokens pass.
+    fn passed(refused: &RefusedTokens, client: Client, now: Instant) -> usize {
+        let tokens = (0..100).map(|number| token(1_000_000 + number));
+        tokens.filter(|token| refused.admit(client, *token, now).is_ok()).count()
+    }
+
     #[test]
-    fn an_address_that_tries_different_tokens_is_closed_out_for_the_rest_of_the_window() {
+    fn an_address_that_tries_different_tokens_is_slowed_down_for_the_rest_of_the_window() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 1..MAX_REFUSED {
             refused.count(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None);
+        assert_eq!(passed(&refused, ONE, now), 100);
         let later = now + Duration::from_mins(1);
         refused.count(ONE, token(MAX_REFUSED), later);
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
-        assert_eq!(refused.closed_out(OTHER, token(0), later), None);
+        assert_eq!((passed(&refused, ONE, later), passed(&refused, OTHER, later)), (1, 100));
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(SECOND));
+        for number in 0..239 {
+            refused.count(ONE, token(1000 + number), later);
+        }
+        let guesses = (1..240).map(|second| passed(&refused, ONE, later + SECOND * second));
+        assert_eq!(guesses.sum::<usize>(), 239, "one a second");
         let end = now + WINDOW;
-        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+        assert_eq!(passed(&refused, ONE, end), 100);
         refused.count(ONE, token(0), end);
-        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+        assert_eq!(passed(&refused, ONE, end), 100);
+    }
+
+    #[test]
+    fn somebody_at_the_address_of_a_guesser_gets_in_with_a_new_token() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 1..=MAX_REFUSED {
+            refused.count(ONE, token(number), now);
+        }
+        assert_eq!(admit(&refused, ONE, token(0), now), None);
+        refused.accept(ONE, token(0), now);
+        assert_eq!((passed(&refused, ONE, now), admit(&refused, ONE, token(0), now)), (0, None));
     }
 
     #[test]
@@ -263,9 +398,9 @@ mod tests {
         for _ in 0..10_000 {
             refused.count(ONE, token(1), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(ONE, token(2), now), None);
-        assert_eq!(refused.closed_out(OTHER, token(1), now), None);
+        assert_eq!(admit(&refused, ONE, token(1), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(2), now), None);
+        assert_eq!(admit(&refused, OTHER, token(1), now), None);
     }
 
     #[test]
@@ -275,17 +410,18 @@ mod tests {
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None);
-        assert_eq!(refused.closed_out(ONE, token(999), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(0), now), None);
+        assert_eq!(passed(&refused, ONE, now), 1);
         refused.count(ONE, token(0), now);
-        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(0), now), Some(SECOND));
 
         let (refused, later) = (RefusedTokens::default(), now + ACCEPTED_TTL);
         refused.accept(ONE, token(0), now);
         for number in 1..=MAX_REFUSED {
             refused.count(ONE, token(number), later);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(WINDOW));
+        assert_eq!((passed(&refused, ONE, later), passed(&refused, OTHER, later)), (1, 100));
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(SECOND));
     }
 
     #[test]
@@ -298,20 +434,20 @@ mod tests {
             refused.count(ONE, token(number), now);
             refused.count_unanswered(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        assert_eq!(admit(&refused, ONE, token(1000), now), None);
         assert!(refused.lock().windows.is_empty(), "they are no guesses");
         assert!(!refused.is_accepted(token(0), now));
         for _ in 2..MAX_REPEATED {
-            assert_eq!(refused.closed_out(ONE, token(0), now), None);
+            assert_eq!(admit(&refused, ONE, token(0), now), None);
             refused.count(ONE, token(0), now);
         }
         let later = now + Duration::from_mins(1);
-        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
-        assert_eq!(refused.closed_out(OTHER, token(0), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(ONE, token(1), now), None);
-        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        assert_eq!(admit(&refused, ONE, token(0), later), Some(Duration::from_mins(4)));
+        assert_eq!(admit(&refused, OTHER, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, ONE, token(1), now), None);
+        assert_eq!(admit(&refused, ONE, token(0), now + WINDOW + WINDOW / 2), None);
         refused.count(ONE, token(0), now + WINDOW + WINDOW / 2);
-        assert_eq!(refused.closed_out(ONE, token(0), now + WINDOW + WINDOW / 2), None);
+        assert_eq!(admit(&refused, ONE, token(0), now + WINDOW + WINDOW / 2), None);
         // Accepted again, for example after an outage of its provider.
         refused.accept(ONE, token(1), later);
         assert!(refused.is_accepted(token(1), later));
@@ -329,20 +465,20 @@ mod tests {
         for _ in 0..1000 {
             refused.count_unanswered(ONE, token(1), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1), now), None, "an accepted one passes");
+        assert_eq!(admit(&refused, ONE, token(1), now), None, "an accepted one passes");
         for _ in 1..MAX_REPEATED {
             refused.count_unanswered(ONE, token(0), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(0), now), None, "it may be valid");
+        assert_eq!(admit(&refused, ONE, token(0), now), None, "it may be valid");
         refused.count_unanswered(ONE, token(0), now);
-        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
-        assert_eq!(refused.closed_out(OTHER, token(0), now), None);
-        assert_eq!(refused.closed_out(ONE, token(2), now), None, "it is closed out alone");
+        assert_eq!(admit(&refused, ONE, token(0), now), Some(WINDOW));
+        assert_eq!(admit(&refused, OTHER, token(0), now), None);
+        assert_eq!(admit(&refused, ONE, token(2), now), None, "it is closed out alone");
         for number in 2..=MAX_REFUSED {
             refused.count_unanswered(ONE, token(number), now);
         }
-        assert!(refused.closed_out(ONE, token(1000), now).is_some());
-        assert_eq!(refused.closed_out(ONE, token(1), now), None);
+        assert_eq!(passed(&refused, ONE, now), 1);
+        assert_eq!(admit(&refused, ONE, token(1), now), None);
     }
 
     #[test]
@@ -352,7 +488,7 @@ mod tests {
             refused.count_unanswered(ONE, token(number), now);
             refused.accept(ONE, token(number), now);
         }
-        assert_eq!(refused.closed_out(ONE, token(1000), now), None);
+        assert_eq!(admit(&refused, ONE, token(1000), now), None);
         // At another address it is counted still.
         refused.count(OTHER, token(1000), now);
         refused.accept(ONE, token(1000), now);
@@ -387,5 +523,45 @@ mod tests {
         refused.accept(ONE, token(usize::MAX), later);
         let state = refused.lock();
         assert_eq!((state.windows.len(), state.accepted.len()), (1, 1));
+    }
+
+    #[test]
+    fn addresses_without_room_share_a_window() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 0..70_000_u32 {
+            refused.count(Client::V4(number.into()), token(1), now);
+        }
+        let shared = || refused.lock().others.as_ref().unwrap().refused.len();
+        assert_eq!((shared(), refused.lock().windows.len()), (1, MAX_ADDRESSES));
+        let (one, other) = (Client::V4(80_000_u32.into()), Client::V4(80_001_u32.into()));
+        for number in 2..=MAX_REFUSED {
+            refused.count(one, token(number), now);
+            refused.count(other, token(number + 1000), now);
+        }
+        assert_eq!(shared(), MAX_REFUSED);
+        assert_eq!(refused.lock().admission(other, 1, now), Admission::Slow);
+        refused.accept(one, token(2), now);
+        assert_eq!(shared(), MAX_REFUSED - 1);
+        let later = now + WINDOW;
+        refused.count(one, token(3), later);
+        assert_eq!((passed(&refused, one, later), passed(&refused, other, later)), (100, 100));
+    }
+
+    #[test]
+    fn many_addresses_together_are_slowed_down() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        let address = |number: usize| Client::V4(u32::try_from(number).unwrap().into());
+        for number in 0..MAX_REFUSED_TOTAL {
+            assert_eq!(admit(&refused, OTHER, token(0), now), None, "{number}");
+            refused.count(address(number / 50), token(number), now);
+        }
+        assert_eq!((passed(&refused, OTHER, now), passed(&refused, ONE, now)), (1, 1));
+        let all = (1000..2000).map(|number| passed(&refused, address(number), now));
+        assert_eq!(all.sum::<usize>(), 98, "a hundred of all addresses");
+        // One that was no guess.
+        refused.accept(address(0), token(0), now);
+        assert_eq!(passed(&refused, ONE, now), 100);
+        refused.count(address(0), token(0), now + ACCEPTED_TTL);
+        assert_eq!(refused.lock().total.unwrap().count, 1, "of the next five minutes");
     }
 }

@@ -5,21 +5,39 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::base::rate_limit::Client;
 
+/// Beginning of the user names of ServiceAccounts, before their namespace.
+pub(in crate::model_services) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 /// Number of callers from which those that use nothing of their share are removed.
 const MIN_CALLERS_TO_EVICT: usize = 1024;
 
-/// A caller for limits: a user of the broker, a Kubernetes token by its SHA-256, or an address, which
-/// may be a frontend's.
+/// A caller for limits: a user of the broker, a Kubernetes user by the SHA-256 of the name, a Kubernetes
+/// token by its SHA-256, or an address, which may be a frontend's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::model_services) enum CallerKey {
     User(Uuid),
+    KubernetesUser([u8; 32]),
     Token([u8; 32]),
     Address(Client),
+}
+
+impl CallerKey {
+    /// The Kubernetes user of this name. All ServiceAccounts of a namespace are one, because somebody
+    /// with rights there has as many as they like.
+    pub(in crate::model_services) fn of_kubernetes_user(name: &str) -> Self {
+        let account =
+            name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
+        let digest = match account {
+            Some((namespace, _)) => Sha256::digest(format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:")),
+            None => Sha256::digest(name),
+        };
+        Self::KubernetesUser(digest.into())
+    }
 }
 
 /// The shares of all callers who use one.
@@ -47,7 +65,9 @@ impl Shares {
             callers.retain(|_, known| known.strong_count() > 0);
         }
         let permits = match key {
-            CallerKey::User(_) | CallerKey::Token(_) => self.per_caller,
+            CallerKey::User(_) | CallerKey::KubernetesUser(_) | CallerKey::Token(_) => {
+                self.per_caller
+            }
             CallerKey::Address(_) => self.per_address,
         };
         let new = Arc::new(Semaphore::new(permits));
@@ -65,6 +85,7 @@ mod tests {
         let shares = Shares::new(2, 3);
         for (key, permits) in [
             (CallerKey::User(Uuid::from_u128(1)), 2),
+            (CallerKey::of_kubernetes_user("alice"), 2),
             (CallerKey::Token([1; 32]), 2),
             (CallerKey::Address(Client::Unknown), 3),
         ] {
@@ -72,6 +93,15 @@ mod tests {
             assert_eq!(share.available_permits(), permits, "{key:?}");
             assert!(Arc::ptr_eq(&share, &shares.of(key)), "{key:?}");
         }
+    }
+
+    #[test]
+    fn the_service_accounts_of_a_namespace_are_one_user() {
+        let of = CallerKey::of_kubernetes_user;
+        assert_eq!(of("system:serviceaccount:ns:a"), of("system:serviceaccount:ns:b"));
+        assert_ne!(of("system:serviceaccount:ns:a"), of("system:serviceaccount:ns2:a"));
+        assert_ne!(of("ns:a"), of("ns:b"));
+        assert_ne!(of("alice"), of("bob"));
     }
 
     #[test]

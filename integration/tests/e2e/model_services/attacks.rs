@@ -70,7 +70,7 @@ async fn a_list_of_slow_pages_ends_after_thirty_seconds() {
 }
 
 #[tokio::test]
-async fn an_address_that_tries_tokens_is_closed_out() {
+async fn an_address_that_tries_tokens_is_slowed_down() {
     let world = builder().fault_proxy().start().await.unwrap();
     let client = Client::new(&world);
     assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
@@ -83,13 +83,33 @@ async fn an_address_that_tries_tokens_is_closed_out() {
             answer.failure(401);
         }
     }
-    let closed = client.get("/user", NONE).await;
-    closed.failure(429);
-    assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
     let series = "tenant_broker_model_services_tokens_refused_total";
     assert!((world.broker().metric(series).await.unwrap() - 100.0).abs() < f64::EPSILON);
+    let started_at = Instant::now();
+    let later = join_all((0..50).map(|number| {
+        let client = client.clone();
+        async move { client.get("/user", &format!("guess-later-{number}")).await }
+    }));
+    let (refused, closed): (Vec<_>, Vec<_>) =
+        later.await.into_iter().partition(|answer| answer.status == StatusCode::UNAUTHORIZED);
+    let seconds = usize::try_from(started_at.elapsed().as_secs()).unwrap();
+    assert!(refused.len() <= 2 + seconds, "one a second: {refused:?}");
+    for answer in closed {
+        answer.failure(429);
+        assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
+    }
     // The API server accepted this token before.
     assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
+    // A new one gets in after a second, and is known then.
+    probe::until("a new token to pass", TIMEOUT, || async {
+        let answer = client.get("/user", NONE).await;
+        let passes = answer.status == StatusCode::OK;
+        Ok(if passes { Probe::Ready(()) } else { Probe::NotYet(format!("{answer:?}")) })
+    })
+    .await
+    .unwrap();
+    client.get("/user", "guess-last").await;
+    assert_eq!(client.get("/user", NONE).await.body, json!({"userId": "none"}));
 }
 
 /// Sends a hundred requests with these tokens whose clients leave before the API server answers.

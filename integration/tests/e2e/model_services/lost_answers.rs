@@ -1,6 +1,6 @@
 //! Installations and deletions whose answers are lost, or whose callers leave or are suspended.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
@@ -102,6 +102,26 @@ async fn a_lost_answer_is_replaced_by_a_look_at_the_object() {
 }
 
 #[tokio::test]
+async fn a_creation_that_times_out_is_looked_for_after_the_time_of_reads() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-late";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let proxy = world.proxy().unwrap();
+    // The creation times out after 42 seconds of the 40 for reads.
+    let slow = Fault::delay(Duration::from_secs(12));
+    proxy.add(Rule::new(slow).when(of_person(&Method::GET, DISTRIBUTIONS)));
+    let held = Fault::after(|_| std::future::pending());
+    proxy.add(Rule::new(held).when(of_person(&Method::POST, DISTRIBUTIONS)));
+    client.install(namespace, REG, &["good"]).await.data();
+    proxy.clear();
+    let map = config_map(&world, namespace).await.unwrap();
+    let lsd = distribution(&world, namespace).await.unwrap();
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], lsd["metadata"]["uid"]);
+}
+
+#[tokio::test]
 async fn an_installation_goes_on_without_its_client() {
     let world = world().await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
@@ -133,7 +153,7 @@ async fn an_installation_goes_on_without_its_client() {
     running.abort();
     let _ = running.await;
     // The broker notices that the client is gone.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     left.notify_one();
     probe::until("the ConfigMap", TIMEOUT, || async {
         Ok(match config_map(&world, namespace).await {
@@ -145,6 +165,46 @@ async fn an_installation_goes_on_without_its_client() {
     .unwrap();
     assert!(distribution(&world, namespace).await.is_some());
     assert!(reasons(&operator, namespace, "InstallLlamaStack", "refused").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_broker_that_stops_waits_for_a_change_whose_client_has_left() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-stop";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let release = Arc::new(Notify::new());
+    let wait = {
+        let release = Arc::clone(&release);
+        move |_| {
+            let release = Arc::clone(&release);
+            async move { release.notified().await }
+        }
+    };
+    let rule = Rule::new(Fault::before(wait)).when(of_person(&Method::POST, "/configmaps"));
+    let held = world.proxy().unwrap().add(rule);
+    let running = {
+        let client = client.clone();
+        tokio::spawn(async move { client.install(namespace, REG, &["good"]).await })
+    };
+    probe::until("the second creation", TIMEOUT, || async {
+        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
+    })
+    .await
+    .unwrap();
+    running.abort();
+    let _ = running.await;
+    // The broker notices that the client is gone.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let release_later = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        release.notify_one();
+    };
+    let (stopped, ()) = tokio::join!(world.broker().stop(), release_later);
+    stopped.unwrap();
+    assert!(distribution(&world, namespace).await.is_some());
+    assert!(config_map(&world, namespace).await.is_some());
 }
 
 #[tokio::test]

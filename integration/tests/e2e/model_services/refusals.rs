@@ -34,6 +34,27 @@ async fn a_refusal_has_a_row_also_if_nobody_knows_the_user() {
 }
 
 #[tokio::test]
+async fn a_caller_cannot_keep_their_name_out_of_the_row_of_a_refusal() {
+    let builder = builder_with_kinds()
+        .fault_proxy()
+        .setting("model_services.requests_per_second", 1)
+        .setting("model_services.requests_at_once", 1);
+    let world = builder.start().await.unwrap();
+    install_kinds(&world).await;
+    let (client, operator) = (Client::new(&world), operator(&world).await);
+    let namespace = "refused-named";
+    // A second request would exceed the limit of one at once, and after these the rate, too.
+    for _ in 0..20 {
+        let refused = client.install(namespace, NONE, &["good"]).await;
+        assert!([403, 429].contains(&refused.status.as_u16()), "{refused:?}");
+    }
+    let rows = reasons(&operator, namespace, "InstallLlamaStack", "refused").await;
+    assert!(!rows.is_empty());
+    let expected = format!("Kubernetes user \"none\", namespace {namespace}: 403");
+    assert!(rows.iter().all(|row| row.starts_with(&expected)), "{rows:?}");
+}
+
+#[tokio::test]
 async fn refusals_fill_the_audit_trail_only_up_to_a_limit() {
     let world = world().await;
     let (client, operator) = (Client::new(&world), operator(&world).await);
