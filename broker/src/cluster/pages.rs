@@ -248,81 +248,44 @@ fn decode_protobuf<T: Message + Default + fmt::Debug>(body: &[u8]) -> Result<Pag
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        future::{Ready, ready},
-        sync::{Arc, Mutex},
-        task::{Context, Poll},
-    };
-
-    use http::{Request, Response};
+    use http::StatusCode;
     use k8s_openapi::api::core::v1::Namespace;
     use serde_json::{Value, json};
-    use tower_service::Service;
 
     use super::{
         super::protobuf::{ListMeta, PROTOBUF_MAGIC},
         *,
     };
+    use crate::testing::StubApiServer;
 
     /// An API server whose namespaces have annotations of these sizes. The token of a page is the
-    /// number of the objects before it. Counts the requests by the form and limit of the page.
-    #[derive(Clone)]
-    struct ApiServer {
-        sizes: Arc<[usize]>,
-        requests: Arc<Mutex<Vec<(Form, usize)>>>,
-    }
-
-    impl Service<Request<Body>> for ApiServer {
-        type Response = Response<String>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<String>, Infallible>>;
-
-        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let parameter = |name: &str| -> usize {
-                let query = request.uri().query().unwrap_or_default().split('&');
-                let value =
-                    query.filter_map(|pair| pair.split_once('=')).find(|pair| pair.0 == name);
-                value.map_or(0, |pair| pair.1.parse().unwrap())
-            };
-            let accept = request.headers().get(http::header::ACCEPT);
-            let is_metadata =
-                accept.is_some_and(|it| it.to_str().unwrap().contains("PartialObjectMetadataList"));
-            let (first, limit) = (parameter("continue"), parameter("limit"));
-            let form = if is_metadata { Form::Metadata } else { Form::Full };
-            self.requests.lock().unwrap().push((form, limit));
-            let end = self.sizes.len().min(first + limit);
+    /// number of the objects before it.
+    fn with_sizes(sizes: impl IntoIterator<Item = usize>) -> StubApiServer {
+        let sizes: Vec<usize> = sizes.into_iter().collect();
+        StubApiServer::new(move |request| {
+            let (first, limit) = (request.number("continue"), request.number("limit"));
+            let end = sizes.len().min(first + limit);
             let items: Vec<Value> = (first..end)
                 .map(|number| {
-                    let padding = if is_metadata { 0 } else { self.sizes[number] };
+                    let padding = if request.is_for_metadata() { 0 } else { sizes[number] };
                     json!({"metadata": {"name": number.to_string()}, "spec": "x".repeat(padding)})
                 })
                 .collect();
-            let token = if end < self.sizes.len() { end.to_string() } else { String::new() };
-            let list = json!({"metadata": {"continue": token}, "items": items});
-            ready(Ok(Response::new(list.to_string())))
-        }
+            let token = if end < sizes.len() { end.to_string() } else { String::new() };
+            (StatusCode::OK, json!({"metadata": {"continue": token}, "items": items}))
+        })
     }
 
-    impl ApiServer {
-        fn new(sizes: impl IntoIterator<Item = usize>) -> Self {
-            Self { sizes: sizes.into_iter().collect(), requests: Arc::default() }
-        }
+    fn pages_of(server: &StubApiServer) -> Pages<Metadata> {
+        Pages::new::<Namespace>(server.client(), Form::Full, ListParams::default())
+    }
 
-        fn pages(&self) -> Pages<Metadata> {
-            let client = Client::new(self.clone(), "default");
-            Pages::new::<Namespace>(client, Form::Full, ListParams::default())
-        }
-
-        /// Limits of the pages that were read in a form.
-        fn limits(&self, form: Form) -> Vec<usize> {
-            let requests = self.requests.lock().unwrap();
-            requests.iter().filter(|request| request.0 == form).map(|request| request.1).collect()
-        }
+    /// Limits of the pages that were read in a form.
+    fn limits_of(server: &StubApiServer, form: Form) -> Vec<usize> {
+        let is_metadata = form == Form::Metadata;
+        let requests = server.requests();
+        let of_form = requests.iter().filter(|request| request.is_for_metadata() == is_metadata);
+        of_form.map(|request| request.number("limit")).collect()
     }
 
     fn names(objects: Vec<Metadata>) -> impl Iterator<Item = String> {
@@ -332,23 +295,23 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
         let small = || std::iter::repeat_n(10, 600);
-        let server = ApiServer::new(small().chain([MAX_PAGE_BYTES / 3; 7]).chain(small()));
-        let (mut pages, mut found) = (server.pages(), Vec::new());
+        let server = with_sizes(small().chain([MAX_PAGE_BYTES / 3; 7]).chain(small()));
+        let (mut pages, mut found) = (pages_of(&server), Vec::new());
         while let Some(page) = pages.next().await.unwrap() {
             found.extend(names(page));
         }
         let all: Vec<String> = (0..1207).map(|number| number.to_string()).collect();
         assert_eq!(found, all);
         assert!(pages.is_complete() && pages.next().await.unwrap().is_none());
-        let limits = server.limits(Form::Full);
+        let limits = limits_of(&server, Form::Full);
         assert_eq!(limits[..4], [500, 500, 50, 50], "{limits:?}");
         assert!(limits.contains(&1), "{limits:?}");
 
         // One that is too large by itself fails the list.
-        let server = ApiServer::new([MAX_OBJECT_BYTES]);
-        let error = server.pages().next().await.err().unwrap().to_string();
+        let server = with_sizes([MAX_OBJECT_BYTES]);
+        let error = pages_of(&server).next().await.err().unwrap().to_string();
         assert!(error.contains("an object is too large"), "{error}");
-        assert_eq!(server.limits(Form::Full), [500, 50, 5, 1]);
+        assert_eq!(limits_of(&server, Form::Full), [500, 50, 5, 1]);
     }
 
     #[derive(Message, PartialEq)]
@@ -379,14 +342,14 @@ mod tests {
     #[tokio::test]
     async fn metadata_replaces_a_page_that_is_too_large() {
         let sizes = std::iter::repeat_n(10, 500).chain([MAX_PAGE_BYTES; 2]);
-        let server = ApiServer::new(sizes);
-        let (mut pages, mut found) = (server.pages(), Vec::new());
+        let server = with_sizes(sizes);
+        let (mut pages, mut found) = (pages_of(&server), Vec::new());
         while let Some((page, is_full)) = pages.next_or_metadata().await.unwrap() {
             assert_eq!(is_full, found.is_empty());
             found.extend(names(page));
         }
         assert_eq!(found.len(), 502);
-        assert_eq!(server.limits(Form::Full), [500, 500]);
-        assert_eq!(server.limits(Form::Metadata), [500]);
+        assert_eq!(limits_of(&server, Form::Full), [500, 500]);
+        assert_eq!(limits_of(&server, Form::Metadata), [500]);
     }
 }

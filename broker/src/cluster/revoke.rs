@@ -241,82 +241,35 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::VecDeque,
-        convert::Infallible,
-        future::{Ready, ready},
-        sync::{Arc, Mutex},
-        task::{Context, Poll},
-    };
-
-    use http::{Method, Request, Response, StatusCode};
-    use kube::{Client, client::Body};
-    use serde_json::Value;
+    use http::{Method, StatusCode};
     use tenant_shared::SERVICE_ACCOUNT_NAME;
-    use tower_service::Service;
 
     use super::*;
-
-    /// An API server that gives these responses in order, and records the methods of the requests.
-    /// Clones share both.
-    #[derive(Clone, Default)]
-    struct ApiServer {
-        responses: Arc<Mutex<VecDeque<(StatusCode, Value)>>>,
-        methods: Arc<Mutex<Vec<Method>>>,
-    }
-
-    impl Service<Request<Body>> for ApiServer {
-        type Response = Response<String>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<String>, Infallible>>;
-
-        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
-            self.methods.lock().unwrap().push(request.method().clone());
-            let (status, body) = self.responses.lock().unwrap().pop_front().unwrap();
-            let mut response = Response::new(body.to_string());
-            *response.status_mut() = status;
-            ready(Ok(response))
-        }
-    }
+    use crate::testing::{StubApiServer, StubResponse, status};
 
     /// The ServiceAccount with this uid.
-    fn account(uid: &str) -> (StatusCode, Value) {
+    fn account(uid: &str) -> StubResponse {
         let metadata = json!({"name": SERVICE_ACCOUNT_NAME, "uid": uid, "finalizers": ["a/b"]});
         (StatusCode::OK, json!({"metadata": metadata}))
     }
 
-    fn failure(status: StatusCode, reason: &str) -> (StatusCode, Value) {
-        let body = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": reason, "reason": reason, "code": status.as_u16(),
-        });
-        (status, body)
+    fn conflict() -> StubResponse {
+        status(StatusCode::CONFLICT, "Conflict")
     }
 
-    fn conflict() -> (StatusCode, Value) {
-        failure(StatusCode::CONFLICT, "Conflict")
-    }
-
-    fn not_found() -> (StatusCode, Value) {
-        failure(StatusCode::NOT_FOUND, "NotFound")
+    fn not_found() -> StubResponse {
+        status(StatusCode::NOT_FOUND, "NotFound")
     }
 
     /// Removes the finalizers of the ServiceAccount with the uid `old` at an API server with these
     /// responses. Returns also the methods of the requests.
     async fn remove(
-        responses: impl IntoIterator<Item = (StatusCode, Value)>,
+        responses: impl IntoIterator<Item = StubResponse>,
     ) -> (Result<(), ClusterError>, Vec<Method>) {
-        let server = ApiServer::default();
-        server.responses.lock().unwrap().extend(responses);
-        let client = Client::new(server.clone(), "default");
-        let api: Api<ServiceAccount> = Api::namespaced(client, "tenant-a");
+        let server = StubApiServer::in_order(responses);
+        let api: Api<ServiceAccount> = Api::namespaced(server.client(), "tenant-a");
         let result = remove_finalizers(&api, SERVICE_ACCOUNT_NAME, Some("old")).await;
-        let methods = server.methods.lock().unwrap().clone();
-        (result, methods)
+        (result, server.requests().into_iter().map(|request| request.method).collect())
     }
 
     #[tokio::test]
@@ -347,7 +300,7 @@ mod tests {
         assert!(matches!(result, Err(ClusterError::Conflict(_))), "{result:?}");
         let requests = (0..MAX_FINALIZER_ATTEMPTS).flat_map(|_| [Method::PATCH, Method::GET]);
         assert_eq!(methods, requests.collect::<Vec<_>>());
-        let refused = failure(StatusCode::FORBIDDEN, "Forbidden");
+        let refused = status(StatusCode::FORBIDDEN, "Forbidden");
         let (result, methods) = remove([conflict(), refused]).await;
         assert!(matches!(result, Err(ClusterError::Refused(_))), "{result:?}");
         assert_eq!(methods, [Method::PATCH, Method::GET]);

@@ -129,42 +129,18 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        future::{Ready, ready},
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-        task::{Context, Poll},
-    };
-
-    use http::{Request, Response};
-    use kube::{Client, ResourceExt as _, client::Body};
+    use http::StatusCode;
+    use kube::ResourceExt as _;
     use serde_json::json;
-    use tower_service::Service;
 
     use super::*;
+    use crate::testing::StubApiServer;
 
     /// An API server whose list of RoleBindings has this many pages, each with a binding `ours` and
-    /// 49 others. Counts the requests.
-    #[derive(Clone)]
-    struct Pages {
-        count: usize,
-        requests: Arc<AtomicUsize>,
-    }
-
-    impl Service<Request<Body>> for Pages {
-        type Response = Response<String>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<String>, Infallible>>;
-
-        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _request: Request<Body>) -> Self::Future {
-            let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+    /// 49 others. The token of a page is its number.
+    fn server(pages: usize) -> StubApiServer {
+        StubApiServer::new(move |request| {
+            let number = request.number("continue") + 1;
             let items: Vec<_> = (0..50)
                 .map(|item| {
                     let name = if item == 0 { "ours".to_owned() } else { format!("other-{item}") };
@@ -172,19 +148,18 @@ mod tests {
                     json!({"metadata": {"namespace": "solar-a", "name": name}, "roleRef": role})
                 })
                 .collect();
-            let token = if number < self.count { "more" } else { "" };
+            let token = if number < pages { number.to_string() } else { String::new() };
             let list = json!({"kind": "RoleBindingList", "apiVersion": "rbac.authorization.k8s.io/v1",
                 "metadata": {"continue": token}, "items": items});
-            ready(Ok(Response::new(list.to_string())))
-        }
+            (StatusCode::OK, list)
+        })
     }
 
     async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
-        let server = Pages { count: pages, requests: Arc::default() };
-        let client = Client::new(server.clone(), "default");
+        let server = server(pages);
         let is_ours = |binding: RoleBinding| (binding.name_any() == "ours").then_some(binding);
-        let listed = list_within(client, "a=b", max_others, is_ours).await.unwrap();
-        (listed.map(|all| all.len()), server.requests.load(Ordering::Relaxed))
+        let listed = list_within(server.client(), "a=b", max_others, is_ours).await.unwrap();
+        (listed.map(|all| all.len()), server.requests().len())
     }
 
     /// Owners could make a list take longer than a run.

@@ -11,8 +11,8 @@
 //!
 //! For members of tenants the gateway chooses the membership by the named namespace, creates
 //! namespaces, and lists theirs and the cluster-scoped resources that their Tenants grant with the
-//! broker's own credential ([`shown`]); all other requests are forwarded with the token of a
-//! membership.
+//! broker's own credential ([`visible_objects`]); all other requests are forwarded with the token
+//! of a membership.
 
 mod admit;
 mod answer;

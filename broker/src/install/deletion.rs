@@ -58,52 +58,19 @@ fn preconditions(object: &DynamicObject) -> anyhow::Result<Preconditions> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{Arc, Mutex},
-        task::{Context, Poll},
-    };
-
-    use futures_util::future::BoxFuture;
-    use http::{Request, Response, StatusCode};
-    use kube::{Client, client::Body};
+    use http::StatusCode;
     use serde_json::{Value, json};
-    use tower_service::Service;
 
     use super::*;
-    use crate::base::error_chain;
+    use crate::{
+        base::error_chain,
+        testing::{StubApiServer, status},
+    };
 
-    /// An API server that gives one response to all requests, and records their bodies.
-    #[derive(Clone)]
-    struct ApiServer {
-        status: StatusCode,
-        bodies: Arc<Mutex<Vec<Value>>>,
-    }
-
-    impl Service<Request<Body>> for ApiServer {
-        type Response = Response<String>;
-        type Error = Infallible;
-        type Future = BoxFuture<'static, Result<Response<String>, Infallible>>;
-
-        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let server = self.clone();
-            Box::pin(async move {
-                let body = request.into_body().collect_bytes().await.unwrap();
-                server.bodies.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
-                let outcome = if server.status.is_success() { "Success" } else { "Failure" };
-                let status = json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": outcome,
-                    "message": "why", "code": server.status.as_u16(),
-                });
-                let mut response = Response::new(status.to_string());
-                *response.status_mut() = server.status;
-                Ok(response)
-            })
-        }
+    /// An administrator at an API server that gives this response to all requests.
+    fn administrator(code: StatusCode) -> (Administrator, StubApiServer) {
+        let server = StubApiServer::new(move |_| status(code, "why"));
+        (Administrator { client: server.client(), cluster: Value::Null }, server)
     }
 
     fn object(kind: &str) -> DynamicObject {
@@ -120,12 +87,9 @@ mod tests {
         object: &DynamicObject,
         status: StatusCode,
     ) -> (anyhow::Result<()>, Vec<Value>) {
-        let server = ApiServer { status, bodies: Arc::default() };
-        let client = Client::new(server.clone(), "default");
-        let administrator = Administrator { client, cluster: Value::Null };
+        let (administrator, server) = administrator(status);
         let result = administrator.delete(object).await;
-        let bodies = server.bodies.lock().unwrap().clone();
-        (result, bodies)
+        (result, server.requests().into_iter().map(|request| request.body.unwrap()).collect())
     }
 
     #[tokio::test]
@@ -159,10 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_that_is_being_deleted_is_not_deleted_again() {
-        let bodies: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let server = ApiServer { status: StatusCode::CONFLICT, bodies: Arc::clone(&bodies) };
-        let client = Client::new(server, "default");
-        let administrator = Administrator { client, cluster: Value::Null };
+        let (administrator, server) = administrator(StatusCode::CONFLICT);
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "x", "deletionTimestamp": "2026-01-02T03:04:05Z"},
@@ -170,6 +131,6 @@ mod tests {
         .unwrap();
         let line = administrator.remove(&object, "").await.unwrap();
         assert_eq!(line, "CustomResourceDefinition x is being deleted already");
-        assert!(bodies.lock().unwrap().is_empty());
+        assert!(server.requests().is_empty());
     }
 }

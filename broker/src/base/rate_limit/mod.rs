@@ -3,7 +3,7 @@
 //! replicas.
 //!
 //! Each replica counts on its own. A client is an address ([`Client`]), as the trusted proxies
-//! report it ([`crate::http::trusted_proxies`]).
+//! report it ([`crate::http::TrustedProxies`]).
 
 mod client;
 mod gcra;

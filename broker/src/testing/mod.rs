@@ -1,4 +1,6 @@
-//! Fixtures for unit tests: fresh databases on both engines, and a log that a test reads.
+//! Fixtures for unit tests: fresh databases on both engines, an API server, and a log that a test reads.
+
+mod api_server;
 
 use std::{
     io,
@@ -11,6 +13,7 @@ use tempfile::TempDir;
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
+pub(crate) use self::api_server::{StubApiServer, StubResponse, status};
 use crate::{
     base::{
         clock::Clock,
