@@ -9,7 +9,7 @@ use tenant_shared::Code;
 
 use super::{
     ModelServices,
-    ask::{Asker, Sender},
+    caller_client::{Asker, Sender},
     failure::Failure,
     kubernetes_token::KubernetesToken,
     limits::CallerKey,

@@ -4,8 +4,9 @@ use http::{HeaderValue, StatusCode};
 use url::form_urlencoded;
 
 use super::{
-    ask::{Asker, Call, MAX_ANSWER_BYTES},
+    call::{Call, MAX_ANSWER_BYTES},
     call_kind::CallKind,
+    caller_client::Asker,
     failure::Failure,
     lenient::{Lenient, MAX_OBJECTS, Page},
 };

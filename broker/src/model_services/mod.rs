@@ -8,7 +8,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
-//! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
+//! | `caller_client`, `call`, `call_response`, `call_kind`, `list` | calls to the API server as the caller |
 //! | `limits`, `time_limit` | limits of requests, calls, memory and time |
 //! | `refusal_rows` | limit of audit rows of refused changes |
 //! | `review` | who the caller is, and whether they may use a namespace |
@@ -25,9 +25,11 @@
 //! | `api` | the HTTP API, `/gen-ai/api/v1` |
 
 pub mod api;
-mod ask;
+mod call;
 mod call_kind;
+mod call_response;
 mod caller;
+mod caller_client;
 mod cluster_domain;
 mod distribution;
 mod endpoint;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{
     InNamespace,
-    ask::Call,
+    call::Call,
     call_kind::CallKind,
     failure::Failure,
     inference::{InferenceService, LlmInferenceService, Models, ObjectMetadata},

@@ -14,9 +14,10 @@ use tenant_shared::{ModelNamespace, ModelNamespaceList, is_dns_label};
 
 use super::{
     ModelServices,
-    ask::{Asker, Call, REVIEW_TIMEOUT},
+    call::{Call, REVIEW_TIMEOUT},
     call_kind::CallKind,
     caller::ApiCaller,
+    caller_client::Asker,
     failure::Failure,
     inference::ObjectMetadata,
     known_keys::DISPLAY_NAME,

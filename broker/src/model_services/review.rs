@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     ModelServices,
-    ask::{Asker, Call, REVIEW_TIMEOUT},
+    call::{Call, REVIEW_TIMEOUT},
     call_kind::CallKind,
     caller::ApiCaller,
+    caller_client::Asker,
     failure::Failure,
 };
 use crate::{

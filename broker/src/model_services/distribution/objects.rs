@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::{
     super::{
         InNamespace,
-        ask::{Answer, Call},
+        call::Call,
         call_kind::CallKind,
+        call_response::Answer,
         failure::Failure,
         known_keys::KnownKeys,
         lenient::{Lenient, for_each, lenient_objects, read},

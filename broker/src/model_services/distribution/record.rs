@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::{
     super::{
         InNamespace, ModelServices,
-        ask::{Asker, Sender},
         caller::ApiCaller,
+        caller_client::{Asker, Sender},
         failure::{Failure, quoted},
         known_keys::beginning,
         limits::ChangeKey,

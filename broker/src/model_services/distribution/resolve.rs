@@ -6,7 +6,7 @@ use http::StatusCode;
 use super::{
     super::{
         InNamespace,
-        ask::Call,
+        call::Call,
         call_kind::CallKind,
         endpoint::{self, EndpointError, Service},
         failure::Failure,

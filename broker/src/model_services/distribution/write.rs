@@ -6,11 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        InNamespace,
-        ask::{Answer, Call},
-        failure::Failure,
-    },
+    super::{InNamespace, call::Call, call_response::Answer, failure::Failure},
     failed::Failed,
     objects::{Metadata, ObjectPath},
 };

@@ -6,26 +6,24 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, response};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header, response};
 use http_body_util::BodyExt as _;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 use tenant_shared::Code;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
     ModelServices,
-    call_kind::{CallKind, CallOutcome},
-    failure::{Failure, quoted},
+    call::{Call, JSON, MAX_WRITE_ANSWER_BYTES},
+    call_kind::CallOutcome,
+    call_response::{Answer, make_room},
+    failure::Failure,
     kubernetes_token::KubernetesToken,
-    lenient::read,
     limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
-    time_limit::{CallLimit, TimeLimit},
+    time_limit::TimeLimit,
 };
 use crate::{
     base::{
@@ -37,24 +35,8 @@ use crate::{
     http::{ApiError, body},
 };
 
-/// Timeout of reviews.
-pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of other calls. The operation has one for all of its calls, too.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest answer, all pages of a list together.
-pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-/// The largest answer to a write: an object has at most 1.5 MiB, the limit of etcd.
-const MAX_WRITE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 /// Calls of one request in flight.
 const MAX_CALLS_OF_REQUEST: usize = 16;
-/// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
-const LARGE_ANSWER_BYTES: usize = 256 * 1024;
-/// Capacity that a large answer allocates, in bytes: more than the largest answer. The system's
-/// allocator returns an allocation of more than 32 MiB as soon as it is freed, and the unused rest is
-/// never touched. It would keep smaller ones for each thread that ever needed them (mallopt(3),
-/// `M_MMAP_THRESHOLD`): after 64 lists of 1 MiB at once the broker held 40 MB.
-const LARGE_ANSWER_CAPACITY: usize = 33 * 1024 * 1024;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")));
 
@@ -86,183 +68,12 @@ pub(super) struct Asker {
     is_token_accepted: AtomicBool,
 }
 
-/// A call.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    kind: CallKind,
-    method: Method,
-    path_and_query: String,
-    accept: HeaderValue,
-    body: Bytes,
-    timeout: Duration,
-    limit: CallLimit,
-    max_bytes: usize,
-    /// Whether it is a write, which is sent only if there is memory for the largest answer.
-    is_write: bool,
-}
-
-impl Call {
-    /// A read.
-    pub(super) fn get(kind: CallKind, path_and_query: impl Into<String>) -> Self {
-        Self {
-            kind,
-            method: Method::GET,
-            path_and_query: path_and_query.into(),
-            accept: JSON,
-            body: Bytes::new(),
-            timeout: CALL_TIMEOUT,
-            limit: CallLimit::Reads,
-            max_bytes: MAX_ANSWER_BYTES,
-            is_write: false,
-        }
-    }
-
-    /// A review, which changes nothing.
-    pub(super) fn review(
-        kind: CallKind,
-        path_and_query: impl Into<String>,
-        review: &Value,
-    ) -> Self {
-        let (body, limit) = (review.to_string().into(), CallLimit::Operation);
-        Self { method: Method::POST, body, limit, ..Self::get(kind, path_and_query) }
-    }
-
-    /// The creation of an object.
-    pub(super) fn create(
-        kind: CallKind,
-        path_and_query: impl Into<String>,
-        object: &Value,
-    ) -> Self {
-        let call = Self::review(kind, path_and_query, object);
-        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_write: true, ..call }
-    }
-
-    /// The deletion of an object with these `Preconditions`.
-    pub(super) fn delete(kind: CallKind, path: impl Into<String>, preconditions: &Value) -> Self {
-        let options = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": preconditions,
-        });
-        let limit = CallLimit::Own;
-        Self { method: Method::DELETE, limit, ..Self::create(kind, path, &options) }
-    }
-
-    #[must_use]
-    pub(super) fn accept(self, accept: HeaderValue) -> Self {
-        Self { accept, ..self }
-    }
-
-    #[must_use]
-    pub(super) fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
-    }
-
-    /// Sets the timeout of a call that the time of the operation does not limit.
-    #[must_use]
-    pub(super) fn own_timeout(self, timeout: Duration) -> Self {
-        Self { timeout, limit: CallLimit::Own, ..self }
-    }
-
-    /// Limits the size of the answer.
-    #[must_use]
-    pub(super) fn max_bytes(self, max_bytes: usize) -> Self {
-        Self { max_bytes, ..self }
-    }
-}
-
-/// An answer of the API server.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) retry_after: Option<u64>,
-    body: Vec<u8>,
-    memory: Reservation,
-}
-
-impl Answer {
-    /// Size of the body.
-    pub(super) fn len(&self) -> usize {
-        self.body.len()
-    }
-
-    /// The object in the body. The depth of its nesting is limited by the parser.
-    ///
-    /// # Errors
-    /// It is no such object.
-    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Failure> {
-        Ok(self.json_with_memory().await?.0)
-    }
-
-    /// As [`Self::json`], with the memory that was reserved for the body.
-    ///
-    /// # Errors
-    /// As [`Self::json`].
-    pub(super) async fn json_with_memory<T: DeserializeOwned + Send + 'static>(
-        self,
-    ) -> Result<(T, Reservation), Failure> {
-        let Self { body, memory, .. } = self;
-        if body.len() < LARGE_ANSWER_BYTES {
-            return Ok((parse(&body)?, memory));
-        }
-        // The thread holds the memory, because a client that leaves does not end it.
-        let parsed = tokio::task::spawn_blocking(move || {
-            let parsed = parse(&body);
-            drop(body);
-            (parsed, memory)
-        });
-        let (parsed, memory) = parsed.await.map_err(|error| Failure::internal_error(&error))?;
-        Ok((parsed?, memory))
-    }
-
-    /// The failure for a status that the caller is not to blame for.
-    pub(super) fn unexpected(&self) -> Failure {
-        let text = format!("the API server answered {}: {}", self.status, self.message());
-        Failure::internal(text).retry_after(self.retry_after)
-    }
-
-    /// The message of a `Status` in the body, for people: one short line.
-    pub(super) fn message(&self) -> String {
-        quoted(&self.of_status().message)
-    }
-
-    /// Whether an object was not created because there is one of its name. The API server answers 409
-    /// for other reasons, too, such as a quota that changed meanwhile.
-    pub(super) fn is_already_exists(&self) -> bool {
-        self.status == StatusCode::CONFLICT && self.of_status().reason == "AlreadyExists"
-    }
-
-    /// The `Status` in the body; empty if there is none.
-    fn of_status(&self) -> Status {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-}
-
-/// Makes room for so many bytes of an answer.
-fn make_room(body: &mut Vec<u8>, bytes: usize) {
-    let missing = LARGE_ANSWER_CAPACITY.saturating_sub(body.len());
-    // The system may refuse it, if it counts memory that is never touched.
-    if bytes <= LARGE_ANSWER_BYTES || body.try_reserve_exact(missing).is_err() {
-        body.reserve_exact(bytes.saturating_sub(body.len()));
-    }
-}
-
 fn too_many_answers() -> Failure {
     Failure::too_many("too many large answers at once; try again", 2)
 }
 
 fn not_in_time() -> Failure {
     Failure::internal("the API server did not answer in time")
-}
-
-/// What is read of a `Status`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    #[serde(deserialize_with = "read")]
-    message: String,
-    #[serde(deserialize_with = "read")]
-    reason: String,
 }
 
 /// A call whose client may leave before the answer. A token that was not accepted before, by a call of
@@ -287,10 +98,6 @@ impl Drop for Unanswered<'_> {
         let limits = &asker.services.0.limits;
         limits.refused.count_unanswered(asker.client(), token.hash(), Instant::now());
     }
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::internal_error(&error))
 }
 
 impl Asker {
