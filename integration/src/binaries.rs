@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use crate::process::{Captured, Program};
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::scratch::Scratch;
 
 /// Time limit of a build; a first one compiles every dependency.
@@ -202,7 +202,7 @@ async fn report(build: &Captured) -> Result<()> {
         let last = output.lines().next_back().unwrap_or("cargo build").trim();
         let crates = output.lines().filter(|line| line.trim().starts_with("Compiling")).count();
         let seconds = start.elapsed().as_secs();
-        say(&format!("  cargo: {crates} crates after {seconds} s, last line: {last}"));
+        print_message(&format!("  cargo: {crates} crates after {seconds} s, last line: {last}"));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::machine;
 use crate::process::{Captured, Program};
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Time limit of a build, including a slow download. A slow machine with other work takes half an hour
 /// for the control plane.
@@ -87,7 +87,7 @@ impl GoBuild<'_> {
         if self.made().all(|(name, _)| cache.join(name).is_file()) {
             return Ok(());
         }
-        say(&format!(
+        print_message(&format!(
             "building {} with {} ({} on 2 cores, once; kept in {})",
             self.what,
             go.display(),
@@ -103,7 +103,7 @@ impl GoBuild<'_> {
         let start = Instant::now();
         self.build_programs(go, work.path(), start).await?;
         self.build_tests(go, work.path(), start).await?;
-        say(&format!("  go, {}: done after {} s", self.what, start.elapsed().as_secs()));
+        print_message(&format!("  go, {}: done after {} s", self.what, start.elapsed().as_secs()));
         for (name, output) in self.made() {
             fs::rename(work.path().join("bin").join(output), cache.join(name))
                 .with_context(|| format!("move the built {name} into {}", cache.display()))?;
@@ -180,7 +180,7 @@ impl GoBuild<'_> {
             }
             let progress = progress(&build.stderr()?);
             let seconds = start.elapsed().as_secs();
-            say(&format!("  go, {}: {progress} after {seconds} s", self.what));
+            print_message(&format!("  go, {}: {progress} after {seconds} s", self.what));
         }
         self.needs(build.finish(Duration::ZERO).await?.success())?;
         Ok(())

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::probe::{self, Probe};
 use crate::process::Account;
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Returns the program of this name from the first folder of a search path that has it.
 pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
@@ -55,7 +55,7 @@ pub(crate) async fn lock(folder: &Path, does: &str, limit: Duration) -> Result<F
             Ok(()) => Ok(Probe::Ready(())),
             Err(Errno::WOULDBLOCK) => {
                 if !reported {
-                    say(&format!("another process {does}; waiting for it"));
+                    print_message(&format!("another process {does}; waiting for it"));
                     reported = true;
                 }
                 Ok(Probe::NotYet(format!("{} is locked", path.display())))

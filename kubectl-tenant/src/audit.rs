@@ -36,7 +36,7 @@ pub(crate) fn audit(
     let page = AuditPage { items, next_cursor };
     output::show(world, options.shown.output, &page, |it| table(&it.items, me.as_ref()))?;
     if page.items.is_empty() {
-        world.say("no entries were found; docs/audit.md lists the names of actions");
+        world.print_message("no entries were found; docs/audit.md lists the names of actions");
     }
     output::report_truncation(world, page.items.len(), more);
     Ok(())

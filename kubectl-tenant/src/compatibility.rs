@@ -37,7 +37,8 @@ impl BrokerVersion {
         self.advice_for(broker, &plugin, &min_broker)
     }
 
-    /// As [`Self::advice`], for a plugin of this version that supports brokers from `min_broker` on.
+    /// Like [`Self::advice`], for a plugin of this version that supports brokers from `min_broker`
+    /// on.
     fn advice_for(
         &self,
         broker: &BrokerUrl,

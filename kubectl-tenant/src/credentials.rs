@@ -55,7 +55,7 @@ fn revoke(
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;
     for line in explanation(&revoked) {
-        world.say(line);
+        world.print_message(line);
     }
     let all = revoked.by == Some(RevokedBy::ServiceAccount);
     let ended = |id: &str| all || (revoked.by.is_some() && id == revoked.credential_id);

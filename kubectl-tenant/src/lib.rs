@@ -116,9 +116,9 @@ pub fn run_after(hit: HitOutcome, args: &[OsString], world: &mut World) -> u8 {
     match outcome {
         Ok(()) => 0,
         Err(error) => {
-            world.say(format!("error: {}", error.message));
+            world.print_message(format!("error: {}", error.message));
             if let Some(hint) = error.hint {
-                world.say(format!("hint: {hint}"));
+                world.print_message(format!("hint: {hint}"));
             }
             error.kind.exit_code()
         }

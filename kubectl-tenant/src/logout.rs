@@ -37,7 +37,7 @@ pub(crate) fn logout(
         })?;
         runtime::block_on(delete_local_state(&sessions, &account, &paths))??;
         let ended = crate::sessions::ended_text(ended.ended);
-        world.say(format!("Signed out everywhere at {account}: {ended}."));
+        world.print_message(format!("Signed out everywhere at {account}: {ended}."));
         return Ok(());
     }
     let (known, revoked) = runtime::block_on(async {
@@ -64,12 +64,12 @@ pub(crate) fn logout(
     NegativeCache::new(&paths).remove_account(&account);
     completion::clear_cache(&paths);
     if let Err(error) = revoked {
-        world.say(format!(
+        world.print_message(format!(
             "warning: the session could not be ended at {account} ({error}); it is deleted here \
              and ends there by itself"
         ));
     }
-    world.say(if known {
+    world.print_message(if known {
         format!("Signed out at {account}. The entries in the kubeconfig are still there.")
     } else {
         format!("Nobody was signed in at {account}.")

@@ -42,7 +42,7 @@ pub(crate) fn man(folder: &Path, world: &World) -> Result<(), Error> {
         let written = render(page, parent_of(page, &pages)).and_then(|text| fs::write(&path, text));
         written.map_err(|error| Error::file("write", &path, &error))?;
     }
-    world.say(format!("{} manual pages are in {}", pages.len(), folder.display()));
+    world.print_message(format!("{} manual pages are in {}", pages.len(), folder.display()));
     Ok(())
 }
 

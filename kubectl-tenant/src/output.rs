@@ -84,7 +84,9 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> 
 /// Reports that a list has more rows than were printed.
 pub(crate) fn report_truncation(world: &World, shown: usize, more: bool) {
     if more {
-        world.say(format!("stopped after {shown}; there are more: --limit NUMBER shows more"));
+        world.print_message(format!(
+            "stopped after {shown}; there are more: --limit NUMBER shows more"
+        ));
     }
 }
 

@@ -62,7 +62,9 @@ fn list(format: Format, world: &mut World) -> Result<(), Error> {
     let is_empty = items.is_empty();
     output::show(world, format, &ProfileList { items }, table)?;
     if is_empty {
-        world.say("there are no accounts yet; sign in: kubectl tenant login --broker https://…");
+        world.print_message(
+            "there are no accounts yet; sign in: kubectl tenant login --broker https://…",
+        );
     }
     Ok(())
 }
@@ -97,9 +99,9 @@ fn make_current(name: &str, world: &mut World) -> Result<(), Error> {
         return Err(Error::usage(format!("there is no profile {name:?}"))
             .hint("list them: kubectl tenant profiles"));
     }
-    world.say(format!("{account} is the current account of kubectl tenant."));
+    world.print_message(format!("{account} is the current account of kubectl tenant."));
     if let Some(context) = profiles.get(&account).entry_name(&account) {
-        world.say(format!(
+        world.print_message(format!(
             "kubectl has a current context of its own: kubectl config use-context {context}"
         ));
     }

@@ -77,7 +77,7 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
             (Some(id), 0) => Err(Error::refused(format!("{name} has no session {id}"))
                 .hint(format!("list them: kubectl tenant sessions --user {name}"))),
             (_, count) => {
-                world.say(format!("{}.", ended_text(count)));
+                world.print_message(format!("{}.", ended_text(count)));
                 Ok(())
             }
         };
@@ -94,9 +94,9 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
     if current_ended {
         let sessions = SessionStore::new(&account.paths, &account.key, world);
         runtime::block_on(logout::delete_local_state(&sessions, &account.key, &account.paths))??;
-        world.say(format!("{said} Signed out at {}.", account.key));
+        world.print_message(format!("{said} Signed out at {}.", account.key));
     } else {
-        world.say(said);
+        world.print_message(said);
     }
     Ok(())
 }

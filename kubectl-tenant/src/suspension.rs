@@ -101,7 +101,7 @@ fn run(
         Ok(response) => {
             output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
             if is_complete(&response, operation) {
-                world.say(operation.done_text(id));
+                world.print_message(operation.done_text(id));
                 return Ok(());
             }
             report_open_steps(operation.decided_text(), &response.steps, world);
@@ -112,13 +112,16 @@ fn run(
             if !is_recorded(&broker, id, operation)? {
                 return Err(error);
             }
-            world.say(format!("{}; the broker is still working on it.", operation.decided_text()));
+            world.print_message(format!(
+                "{}; the broker is still working on it.",
+                operation.decided_text()
+            ));
         }
         Err(error) => return Err(error),
     }
     match runtime::block_on(wait_for_completion(&broker, id, operation, deadline, world))?? {
         None => {
-            world.say(operation.done_text(id));
+            world.print_message(operation.done_text(id));
             Ok(())
         }
         Some(last) => Err(incomplete(&last, operation)),
@@ -133,13 +136,13 @@ fn is_complete(response: &Suspension, operation: Operation) -> bool {
 /// Reports the steps that the broker still has to do, and the details of all steps.
 /// `decided` is the effect that holds already.
 pub(crate) fn report_open_steps(decided: &str, steps: &[Step], world: &World) {
-    world.say(format!(
+    world.print_message(format!(
         "{decided}, but these steps are open: {}. The broker continues with them by itself.",
         open_steps(steps).join(", ")
     ));
     for step in steps {
         if let Some(detail) = &step.detail {
-            world.say(format!("{}: {detail}", step.step));
+            world.print_message(format!("{}: {detail}", step.step));
         }
     }
 }
@@ -180,7 +183,11 @@ async fn wait_for_completion(
         }
         let open = unfinished_steps(&workspace);
         if open != reported {
-            world.say(format!("{}: open: {}", workspace.status.as_str(), open.join(", ")));
+            world.print_message(format!(
+                "{}: open: {}",
+                workspace.status.as_str(),
+                open.join(", ")
+            ));
             reported = open;
         }
         // The operation was replaced by another one meanwhile, or it failed.

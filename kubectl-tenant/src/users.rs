@@ -30,10 +30,10 @@ pub(crate) fn users(
                 account.broker.suspend_user(id, reason.text.as_deref()).await
             })??;
             output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
-            world.say("Every session of this user has ended.");
+            world.print_message("Every session of this user has ended.");
             for workspace in &user.workspaces {
                 let (id, status) = (workspace.id, workspace.status.as_str());
-                world.say(match workspace.status {
+                world.print_message(match workspace.status {
                     WorkspaceStatus::Suspended => format!("Workspace {id} is suspended."),
                     _ => format!(
                         "Workspace {id} is {status}: the broker continues with it by itself. Wait \
@@ -50,7 +50,7 @@ pub(crate) fn users(
                 account.broker.resume_user(id, reason.text.as_deref()).await
             })??;
             show(&user, shown.output, world)?;
-            world.say(
+            world.print_message(
                 "Suspended workspaces stay suspended; to resume one: kubectl tenant resume ID",
             );
             Ok(())
@@ -63,7 +63,7 @@ pub(crate) fn users(
             })??;
             let id = renamed.id;
             show(&renamed, shown.output, world)?;
-            world.say(format!(
+            world.print_message(format!(
                 "Sessions and workspaces stay as they are. To prevent sign-ins: kubectl tenant \
                  users suspend {id}"
             ));
@@ -81,7 +81,9 @@ pub(crate) fn users(
             })??;
             output::show(world, shown.output, &groups, groups_table)?;
             if let Some(issuer) = &groups.issuer {
-                world.say(format!("The sign-in provider {issuer} decides on these groups."));
+                world.print_message(format!(
+                    "The sign-in provider {issuer} decides on these groups."
+                ));
             }
             Ok(())
         }

@@ -65,7 +65,7 @@ pub(crate) fn version(
     options: Options,
     world: &mut World,
 ) -> Result<(), Error> {
-    let asked = if options.client { Ok(None) } else { ask_broker(flags, world) };
+    let asked = if options.client { Ok(None) } else { fetch_broker_version(flags, world) };
     let (broker, failure) = match asked {
         Ok(broker) => (broker, None),
         Err(error) => (None, Some(error)),
@@ -83,7 +83,7 @@ pub(crate) fn version(
 }
 
 /// Asks the broker of the account; [`None`] if no account is signed in.
-fn ask_broker(flags: &AccountFlags, world: &World) -> Result<Option<Broker>, Error> {
+fn fetch_broker_version(flags: &AccountFlags, world: &World) -> Result<Option<Broker>, Error> {
     // Without a flag, a usage error only says that no account is known.
     let is_no_account = |error: &Error| match error.kind {
         Kind::SignIn => true,
@@ -92,7 +92,7 @@ fn ask_broker(flags: &AccountFlags, world: &World) -> Result<Option<Broker>, Err
     };
     let account = match Account::open(flags, world) {
         Err(error) if is_no_account(&error) => {
-            world.say(format!("the broker's version is not shown: {error}"));
+            world.print_message(format!("the broker's version is not shown: {error}"));
             return Ok(None);
         }
         opened => opened?,

@@ -70,7 +70,7 @@ pub(crate) fn init(flags: &AccountFlags, options: &Init, world: &mut World) -> R
     let account = Account::open(flags, world)?;
     let workspace = runtime::block_on(account.broker.init(&options.tier))??;
     output::show(world, options.shown.output, &workspace, |it| table(std::slice::from_ref(it)))?;
-    world.say("to use it with kubectl: kubectl tenant kubeconfig --use");
+    world.print_message("to use it with kubectl: kubectl tenant kubeconfig --use");
     Ok(())
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn list(
         if options.all { table_of_all(&it.items) } else { table(&it.items) }
     })?;
     if found.items.is_empty() {
-        world.say("there is no workspace yet; create one: kubectl tenant init");
+        world.print_message("there is no workspace yet; create one: kubectl tenant init");
     }
     output::report_truncation(world, found.items.len(), more);
     Ok(())
@@ -174,11 +174,15 @@ pub(crate) fn install_context(
         account.profiles.set(&account.key, profile);
         account.profiles.write(&account.paths.config)?;
     }
-    world.say(format!("Context {} is in {}", installed.context, installed.path.display()));
+    world.print_message(format!(
+        "Context {} is in {}",
+        installed.context,
+        installed.path.display()
+    ));
     let mode =
         std::fs::metadata(&installed.path).map_or(0, |metadata| metadata.permissions().mode());
     if options.mode == Mode::Static && mode & 0o077 != 0 {
-        world.say(format!(
+        world.print_message(format!(
             "warning: others can read {}, and there is a token in it now: chmod 600 it",
             installed.path.display()
         ));

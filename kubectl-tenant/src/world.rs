@@ -60,12 +60,12 @@ impl World {
     }
 
     /// Prints one line to stderr.
-    pub(crate) fn say(&self, line: impl AsRef<str>) {
-        self.stderr.say(line);
+    pub(crate) fn print_message(&self, line: impl AsRef<str>) {
+        self.stderr.print_message(line);
     }
 
     /// Prints several lines to stderr. Untrusted text in it must already be on one line.
-    pub(crate) fn say_lines(&self, text: impl AsRef<str>) {
+    pub(crate) fn print_lines(&self, text: impl AsRef<str>) {
         self.stderr.write(&format!("{}\n", text.as_ref()));
     }
 
@@ -133,7 +133,7 @@ impl Messages {
 
     /// Prints one line and sanitizes it. A failed write is ignored, because there is no other place
     /// to report it.
-    pub(crate) fn say(&self, line: impl AsRef<str>) {
+    pub(crate) fn print_message(&self, line: impl AsRef<str>) {
         self.write(&format!("{}\n", crate::output::sanitize(line.as_ref())));
     }
 

@@ -47,7 +47,7 @@ pub async fn write(
     shared: &PluginFiles,
     folder: &Path,
 ) -> Result<Report> {
-    let mut making = Making {
+    let mut builder = ArtifactBuilder {
         source,
         shared,
         deploy: deployment::files(source).await?,
@@ -56,17 +56,17 @@ pub async fn write(
         notes: Vec::new(),
     };
     for programs in programs {
-        making.plugin(programs).await?;
+        builder.plugin(programs).await?;
         if let Some(broker) = &programs.broker {
-            making.broker(broker, programs).await?;
+            builder.broker(broker, programs).await?;
         }
     }
-    making.for_all_platforms()?;
-    making.output.add_checksums(CHECKSUMS)?;
-    Ok(Report { artifacts: making.output.into_artifacts(), notes: making.notes })
+    builder.for_all_platforms()?;
+    builder.output.add_checksums(CHECKSUMS)?;
+    Ok(Report { artifacts: builder.output.into_artifacts(), notes: builder.notes })
 }
 
-struct Making<'a> {
+struct ArtifactBuilder<'a> {
     source: &'a Source,
     shared: &'a PluginFiles,
     deploy: FileTree,
@@ -75,7 +75,7 @@ struct Making<'a> {
     notes: Vec<String>,
 }
 
-impl Making<'_> {
+impl ArtifactBuilder<'_> {
     async fn plugin(&mut self, programs: &Programs) -> Result<()> {
         let (source, shared) = (self.source, self.shared);
         let (target, program) = (programs.target, &programs.plugin);

@@ -32,7 +32,7 @@ use crate::source::Source;
 /// # Errors
 /// A license is no SPDX expression, or the bill violates the specification.
 pub fn of_program(dependencies: &Dependencies, program: &[u8], source: &Source) -> Result<Vec<u8>> {
-    let mut bill = Bill::default();
+    let mut bill = BillOfMaterials::default();
     bill.add_packages(dependencies)?;
     let mut root = component(Classification::Application, &dependencies.root, source)?;
     root.hashes = Some(Hashes(vec![sha256_hash(sha256(program))]));
@@ -50,7 +50,7 @@ pub fn of_image(
     digest: &str,
     source: &Source,
 ) -> Result<Vec<u8>> {
-    let mut bill = Bill::default();
+    let mut bill = BillOfMaterials::default();
     bill.add_packages(dependencies)?;
     let (id, roots) = &dependencies.roots;
     if !dependencies.linked.contains_key(id) {
@@ -65,12 +65,12 @@ pub fn of_image(
 }
 
 #[derive(Default)]
-struct Bill {
+struct BillOfMaterials {
     components: Vec<Component>,
     edges: Vec<Dependency>,
 }
 
-impl Bill {
+impl BillOfMaterials {
     fn add_packages(&mut self, dependencies: &Dependencies) -> Result<()> {
         for (id, package) in &dependencies.linked {
             if *id != dependencies.root {

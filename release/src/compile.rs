@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use integration::process::Program;
-use integration::progress::say;
+use integration::progress::print_message;
 
 use crate::profile_guided;
 use crate::source::Source;
@@ -119,7 +119,7 @@ impl<'a> Build<'a> {
     }
 
     async fn cargo(&self, package: &str) -> Result<()> {
-        say(&format!("building {package} for {}", self.target.triple));
+        print_message(&format!("building {package} for {}", self.target.triple));
         let cargo = self.program(cargo()).args(["build", "--release"]);
         run_attached(cargo.args(self.arguments(package)), BUILD_TIMEOUT).await
     }

@@ -19,7 +19,7 @@ pub const FOLDER_MODE: u32 = 0o755;
 
 /// A folder or a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// The content of a file; a folder has none.
     pub content: Option<Bytes>,
     /// Permission bits.
@@ -31,21 +31,21 @@ pub struct Entry {
 /// Folders and files by path. Paths are relative, without `.` and `..`, separated by `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileTree {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, TreeEntry>,
 }
 
 impl FileTree {
     /// Adds a file of root, with the folders above it.
     pub fn add_file(&mut self, path: &str, mode: u32, content: impl Into<Bytes>) {
         self.add_parents(path);
-        let entry = Entry { content: Some(content.into()), mode, owner: 0 };
+        let entry = TreeEntry { content: Some(content.into()), mode, owner: 0 };
         self.entries.insert(path.to_owned(), entry);
     }
 
     /// Adds a folder, with the folders above it.
     pub fn add_folder(&mut self, path: &str, mode: u32, owner: u32) {
         self.add_parents(path);
-        self.entries.insert(path.to_owned(), Entry { content: None, mode, owner });
+        self.entries.insert(path.to_owned(), TreeEntry { content: None, mode, owner });
     }
 
     /// Adds all entries of another tree; they replace those of the same path.
@@ -56,7 +56,7 @@ impl FileTree {
     }
 
     /// The entries, sorted by path; a folder comes before what is in it.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &TreeEntry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
@@ -102,7 +102,7 @@ impl FileTree {
 
     fn add_parents(&mut self, path: &str) {
         for (end, _) in path.match_indices('/') {
-            let parent = Entry { content: None, mode: FOLDER_MODE, owner: 0 };
+            let parent = TreeEntry { content: None, mode: FOLDER_MODE, owner: 0 };
             self.entries.entry(path[..end].to_owned()).or_insert(parent);
         }
     }

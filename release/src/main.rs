@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::semver::Version;
 use clap::Parser;
 use integration::krew::Krew;
-use integration::progress::say;
+use integration::progress::print_message;
 use release::compile::Programs;
 use release::plugin_files::PluginFiles;
 use release::source::Source;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            print_message(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -68,7 +68,7 @@ async fn make_release(args: Args) -> Result<()> {
     let host = target::host().await?;
     let selection = target::select(&args.target, &host).await?;
     for reason in &selection.skipped {
-        say(&format!("left out: {reason}"));
+        print_message(&format!("left out: {reason}"));
     }
     let mut programs = Vec::new();
     let mut builds = Vec::new();
@@ -81,7 +81,7 @@ async fn make_release(args: Args) -> Result<()> {
         builds.push((target.triple.to_owned(), start.elapsed()));
     }
     write(&source, &host, &programs, &selection.skipped, &builds, &out).await?;
-    say(&format!("the artifacts of {} are in {}", source.version, out.display()));
+    print_message(&format!("the artifacts of {} are in {}", source.version, out.display()));
     Ok(())
 }
 
@@ -111,7 +111,7 @@ async fn write(
     std::fs::write(work.path().join(SUMMARY), &text).context("write the summary")?;
     make_readable(work.path())?;
     std::fs::rename(work.path(), out).with_context(|| format!("make {}", out.display()))?;
-    say(&text);
+    print_message(&text);
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub struct PluginFiles {
 }
 
 impl PluginFiles {
-    /// Has the plugin at this path print its files.
+    /// Runs the plugin at this path to print its files.
     ///
     /// # Errors
     /// The plugin cannot be run, or refuses.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use integration::machine;
 use integration::process::Program;
-use integration::progress::say;
+use integration::progress::print_message;
 
 use crate::BROKER;
 use crate::compile::{Build, cargo, run_attached};
@@ -28,21 +28,21 @@ const TOO_SLOW: &str = "promises not kept";
 pub(crate) async fn build_broker(build: &Build<'_>) -> Result<()> {
     check_profile_tool().await?;
     let tool = tool().await?;
-    say("building the instrumented broker");
+    print_message("building the instrumented broker");
     let instrumented = build.program(&tool).args(["pgo", "build", "--"]);
     run_attached(instrumented.args(build.arguments(BROKER)), STEP_TIMEOUT).await?;
     let broker = build.programs().join(BROKER);
     let parts: [&[&str]; 2] = [&[], &["gateway"]];
     for part in parts {
-        say(&format!("recording a profile: cargo measure {}", part.join(" ")));
+        print_message(&format!("recording a profile: cargo measure {}", part.join(" ")));
         measure(&build.source.root, &broker, part).await?;
     }
-    say("building the broker with the profile");
+    print_message("building the broker with the profile");
     let optimized = build.program(&tool).args(["pgo", "optimize", "build", "--"]);
     run_attached(optimized.args(build.arguments(BROKER)), STEP_TIMEOUT).await
 }
 
-/// Has the instrumented broker work as `cargo measure` does.
+/// Runs `cargo measure` with the instrumented broker.
 async fn measure(root: &Path, broker: &Path, part: &[&str]) -> Result<()> {
     let ended = Program::new(cargo())
         .args(["run", "--release", "--locked", "--package", "integration", "--bin", "measure"])
@@ -77,7 +77,10 @@ async fn tool() -> Result<PathBuf> {
     let folder = cache.join("tools").join(format!("cargo-pgo-{CARGO_PGO}"));
     let tool = folder.join("bin/cargo-pgo");
     if !tool.is_file() {
-        say(&format!("installing cargo-pgo {CARGO_PGO}, once; kept in {}", folder.display()));
+        print_message(&format!(
+            "installing cargo-pgo {CARGO_PGO}, once; kept in {}",
+            folder.display()
+        ));
         let install = Program::new(cargo())
             .args(["install", "--locked", "--version", CARGO_PGO, "--root"])
             .arg(&folder)

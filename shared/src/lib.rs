@@ -32,12 +32,12 @@ pub use exec_credential::{
 };
 pub use model_services::{
     AAModel, AAModelList, AAModelStatus, DISTRIBUTION_NAME, DeleteDistributionRequest,
-    DeletedDistribution, DeletedDistributionAnswer, DistributionConfig, DistributionStatus,
-    DistributionStatusAnswer, InstallDistributionRequest, InstallModel, InstalledDistribution,
-    InstalledDistributionAnswer, MAX_INSTALLED_MODELS, MODEL_SERVICES_PATH, MODEL_SERVICES_VERSION,
-    ModelNamespace, ModelNamespaceList, ModelServicesConfig, ModelServicesConfigAnswer,
-    ModelServicesError, ModelServicesFailure, ModelServicesHealth, ModelServicesSystem,
-    ModelServicesUser, SaToken,
+    DeletedDistribution, DeletedDistributionResponse, DistributionConfig, DistributionStatus,
+    DistributionStatusResponse, InstallDistributionRequest, InstallModel, InstalledDistribution,
+    InstalledDistributionResponse, MAX_INSTALLED_MODELS, MODEL_SERVICES_PATH,
+    MODEL_SERVICES_VERSION, ModelNamespace, ModelNamespaceList, ModelServicesConfig,
+    ModelServicesConfigResponse, ModelServicesError, ModelServicesFailure, ModelServicesHealth,
+    ModelServicesSystem, ModelServicesUser, SaToken,
 };
 pub use name::{MAX_NAME_BYTES, Name, NameError, is_dns_label};
 pub use pod_security::{POD_SECURITY, is_stricter_pod_security};

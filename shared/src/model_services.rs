@@ -71,7 +71,8 @@ pub struct ModelServicesUser {
 /// Response body of `GET /config`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
-pub struct ModelServicesConfigAnswer {
+#[cfg_attr(feature = "openapi", oai(rename = "ModelServicesConfigAnswer"))]
+pub struct ModelServicesConfigResponse {
     /// Settings for a frontend.
     pub data: ModelServicesConfig,
 }
@@ -189,7 +190,8 @@ pub struct InstallModel {
 /// Response body of `POST /lsd/install`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
-pub struct InstalledDistributionAnswer {
+#[cfg_attr(feature = "openapi", oai(rename = "InstalledDistributionAnswer"))]
+pub struct InstalledDistributionResponse {
     /// The created object.
     pub data: InstalledDistribution,
 }
@@ -209,7 +211,8 @@ pub struct InstalledDistribution {
 /// Response body of `GET /lsd/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
-pub struct DistributionStatusAnswer {
+#[cfg_attr(feature = "openapi", oai(rename = "DistributionStatusAnswer"))]
+pub struct DistributionStatusResponse {
     /// Status of the namespace's `LlamaStackDistribution`; null if there is none.
     pub data: Option<DistributionStatus>,
 }
@@ -264,7 +267,8 @@ pub struct DeleteDistributionRequest {
 /// Response body of `DELETE /lsd/delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
-pub struct DeletedDistributionAnswer {
+#[cfg_attr(feature = "openapi", oai(rename = "DeletedDistributionAnswer"))]
+pub struct DeletedDistributionResponse {
     /// Envelope of the text.
     pub data: DeletedDistribution,
 }
@@ -298,7 +302,7 @@ impl ModelServicesFailure {
 pub struct ModelServicesError {
     /// HTTP status as a text, for example `403`.
     pub code: String,
-    /// What failed and what to do, for people.
+    /// Cause and remedy, as text for people.
     pub message: String,
 }
 
@@ -310,7 +314,7 @@ mod tests {
 
     #[test]
     fn answers_have_the_names_that_frontends_expect() {
-        let config = ModelServicesConfigAnswer {
+        let config = ModelServicesConfigResponse {
             data: ModelServicesConfig { is_custom_lsd: false, cluster_domain: None },
         };
         assert_eq!(
@@ -318,7 +322,7 @@ mod tests {
             json!({"data": {"isCustomLSD": false, "clusterDomain": null}})
         );
         assert_eq!(
-            to_value(DistributionStatusAnswer { data: None }).unwrap(),
+            to_value(DistributionStatusResponse { data: None }).unwrap(),
             json!({"data": null})
         );
         let status = DistributionStatus {
@@ -328,7 +332,7 @@ mod tests {
             distribution_config: DistributionConfig::empty(),
         };
         assert_eq!(
-            to_value(DistributionStatusAnswer { data: Some(status) }).unwrap(),
+            to_value(DistributionStatusResponse { data: Some(status) }).unwrap(),
             json!({"data": {"name": "lsd", "phase": "", "version": "", "distributionConfig": {
                 "activeDistribution": "", "providers": [], "availableDistributions": {}
             }}})

@@ -216,7 +216,7 @@ pub struct Problem {
     pub status: u16,
     /// Stable, machine-readable name of the error, in snake case.
     pub code: String,
-    /// What failed and what to do about it, for people.
+    /// Cause and remedy, as text for people.
     pub detail: String,
     /// Request id, which finds the request in the broker's log and audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ pub struct TenantCondition {
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", oai(rename = "type"))]
     pub kind: String,
-    /// What is wrong, and what to do.
+    /// Reason and remedy.
     pub message: String,
 }
 
@@ -54,7 +54,7 @@ pub struct TenantInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub workspace: Option<Uuid>,
-    /// What the broker could not carry out; for owners and administrators only.
+    /// Conditions of the tenant; for owners and administrators only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", oai(default, skip_serializing_if_is_empty))]
     pub conditions: Vec<TenantCondition>,
@@ -165,7 +165,7 @@ pub struct NamespaceMovePlan {
     pub to: String,
     /// Labels that an administrator of the cluster sets on the namespace after the announcement.
     pub labels: BTreeMap<String, String>,
-    /// What changes, for people.
+    /// Description of each change.
     pub changes: Vec<String>,
     /// Why the namespace cannot be moved, and what to do; empty if it can.
     pub refusals: Vec<String>,

@@ -59,7 +59,7 @@ pub struct TenantObject {
     pub spec: Value,
 }
 
-/// What a write did, or would do, to a Tenant.
+/// Result of a write of a Tenant or of its dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
@@ -77,7 +77,7 @@ pub enum TenantWriteResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct TenantWrite {
-    /// What was done, or would be done.
+    /// Result of the write or of its dry run.
     pub result: TenantWriteResult,
     /// Whether nothing was written, because the request asked for a dry run.
     pub dry_run: bool,
@@ -86,11 +86,11 @@ pub struct TenantWrite {
     pub tenant: TenantObject,
     /// The changed fields of `spec`, for people; at most 20.
     pub changes: Vec<String>,
-    /// What of the Tenant the broker does not carry out.
+    /// Conditions for the parts of the Tenant that the broker does not implement.
     pub conditions: Vec<TenantCondition>,
 }
 
-/// What a deletion does with the namespaces of the tenant.
+/// Treatment of the namespaces of a deleted tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]

@@ -45,7 +45,7 @@ pub use action::{
     ManageTenants, ManageUsers, MoveNamespaces, ReadEverything, ReadTenant, ReadWorkspace,
     ResourceAction, RevokeCredentials, Rule, SuspendTenants, SuspendWorkspaces, UseWorkspace,
 };
-pub use permit::{Everything, Permit};
+pub use permit::{AllResources, Permit};
 
 use crate::{audit, identity::Caller};
 
@@ -137,7 +137,7 @@ pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, Acc
         | Rule::Owner => require_administrator(caller),
     };
     log_decision::<A>(caller, None, decision);
-    decision.map(|()| Permit::grant(caller, Everything))
+    decision.map(|()| Permit::grant(caller, AllResources))
 }
 
 /// Checks before a resource is looked up whether the caller may take the action on any resource, so

@@ -7,11 +7,11 @@ use crate::identity::Caller;
 
 /// All resources, as the resource of a [`Permit`].
 #[derive(Clone, Copy, Debug)]
-pub struct Everything;
+pub struct AllResources;
 
 /// Proof that a caller may take action `A` on the resource that it contains, or on every resource.
 #[derive(Clone, Debug)]
-pub struct Permit<A, R = Everything> {
+pub struct Permit<A, R = AllResources> {
     caller: Caller,
     resource: R,
     action: PhantomData<A>,

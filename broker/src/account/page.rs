@@ -6,7 +6,7 @@ use tenant_shared::{AuditEntry, Role, SessionInfo, Workspace, WorkspaceStatus};
 
 use super::{
     AccountPages,
-    tenants_section::{Refusal, TenantsSection},
+    tenants_section::{FormRefusal, TenantsSection},
 };
 use crate::{
     access,
@@ -71,7 +71,7 @@ pub(super) async fn show(account: AccountPages, caller: Caller) -> Result<Respon
 pub(super) async fn render(
     account: &AccountPages,
     caller: &Caller,
-    refusal: Option<Refusal>,
+    refusal: Option<FormRefusal>,
 ) -> Result<Response, ApiError> {
     let workspaces = account.workspaces.page_of(caller, None, MAX_WORKSPACES).await?;
     let more_workspaces = workspaces.next_cursor.is_some();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_refused_form_has_its_text_and_what_was_typed() {
-        let refusal = Refusal {
+        let refusal = FormRefusal {
             tenant: "solar".to_owned(),
             namespace: "\"<b>".to_owned(),
             text: "namespace names of tenant solar begin with <solar->".to_owned(),

@@ -6,7 +6,7 @@ use poem::{
 };
 use tenant_shared::CreateNamespaceRequest;
 
-use super::{AccountPages, endpoint::Form, page, tenants_section::Refusal};
+use super::{AccountPages, endpoint::Form, page, tenants_section::FormRefusal};
 use crate::{
     http::{ApiError, page::see_other},
     identity::Caller,
@@ -72,7 +72,7 @@ async fn respond(
         Ok(status) if status.is_client_error() && status != StatusCode::UNAUTHORIZED => status,
         _ => return Err(error),
     };
-    let refusal = Refusal {
+    let refusal = FormRefusal {
         tenant: form.value(TENANT).to_owned(),
         namespace: form.value(NAMESPACE).to_owned(),
         text: problem.detail,

@@ -10,7 +10,7 @@ const CLOSED_STATES: [&str; 2] = ["Suspended", "Terminating"];
 
 /// A form about a tenant that was refused.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct FormRefusal {
     /// Name of the tenant in the form.
     pub(super) tenant: String,
     /// Name of the namespace in the form; empty if the form has none.
@@ -42,7 +42,7 @@ impl TenantsSection {
     pub(super) async fn load(
         tenants: &TenantOperations,
         caller: &Caller,
-        refusal: Option<Refusal>,
+        refusal: Option<FormRefusal>,
     ) -> Self {
         match tenants.list(caller).await {
             Ok(listed) => Self::new(listed, refusal),
@@ -55,7 +55,7 @@ impl TenantsSection {
 
     /// A section with those of these tenants that name the user, or that the user is a member of.
     /// The list of an administrator has all others too.
-    pub(super) fn new(listed: Vec<TenantInfo>, refusal: Option<Refusal>) -> Self {
+    pub(super) fn new(listed: Vec<TenantInfo>, refusal: Option<FormRefusal>) -> Self {
         let namespace = |tenant: &TenantInfo| match &refusal {
             Some(refusal) if refusal.tenant == tenant.name && !refusal.namespace.is_empty() => {
                 refusal.namespace.clone()

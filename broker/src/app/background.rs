@@ -187,7 +187,7 @@ async fn retention_loop(db: Db, clock: Clock, keys: Reloaded<AuditKeys>, days: u
             Ok(None) => {}
             // A round is limited, so there may be more rows.
             Ok(Some(sequence)) => {
-                tracing::info!(sequence, days, "old audit rows deleted up to this sequence");
+                tracing::info!(up_to_sequence = sequence, days, "old audit rows deleted");
                 ticks.reset_immediately();
             }
             Err(error) => {

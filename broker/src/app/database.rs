@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::{
     base::{
         clock::Clock,
-        db::{ConnectionShares, Db, Location},
+        db::{ConnectionPools, Db, Location},
         error_chain,
         reload::{FileError, FileSource, Files, Loaded},
         telemetry::Metrics,
@@ -77,14 +77,14 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
     Ok(db)
 }
 
-/// Opens and migrates the database like [`open_database`], with connections divided into shares.
-pub(super) async fn open_shares(config: &Config) -> anyhow::Result<ConnectionShares> {
+/// Opens and migrates the database like [`open_database`], with pools of connections.
+pub(super) async fn open_pools(config: &Config) -> anyhow::Result<ConnectionPools> {
     make_database_folder(config)?;
-    let shares = ConnectionShares::connect(&config.database)
+    let pools = ConnectionPools::connect(&config.database)
         .await
         .with_context(|| config.database.connect_failed())?;
-    migrate(&shares.signed_in).await?;
-    Ok(shares)
+    migrate(&pools.signed_in).await?;
+    Ok(pools)
 }
 
 pub(super) fn make_database_folder(config: &Config) -> anyhow::Result<()> {
@@ -115,7 +115,7 @@ pub(super) fn private_folder(path: &Path) -> anyhow::Result<()> {
 pub(super) struct DatabaseUrlFile {
     path: PathBuf,
     location: Location,
-    shares: ConnectionShares,
+    pools: ConnectionPools,
 }
 
 /// The URL in the file cannot be used.
@@ -148,9 +148,9 @@ pub(super) enum DatabaseUrlError {
 
 impl DatabaseUrlFile {
     /// The file of this configuration, if it names one.
-    pub(super) fn new(config: &Config, shares: &ConnectionShares) -> Option<Self> {
+    pub(super) fn new(config: &Config, pools: &ConnectionPools) -> Option<Self> {
         let path = config.database_url_file.clone()?;
-        Some(Self { path, location: config.database.clone(), shares: shares.clone() })
+        Some(Self { path, location: config.database.clone(), pools: pools.clone() })
     }
 }
 
@@ -180,7 +180,7 @@ impl FileSource for DatabaseUrlFile {
     }
 
     fn in_use(&self, location: &Location, _replaced: Option<&Location>) {
-        self.shares.connect_with(location);
+        self.pools.connect_with(location);
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::{base::reload::Reloader, config::Settings};
 
-    /// The user of a connection of this share.
+    /// The user of a connection of this pool.
     async fn user_of(db: &Db) -> String {
         let Db::Postgres(pool) = db else { panic!("a PostgreSQL database") };
         sqlx::query_scalar("SELECT CAST(current_user AS TEXT)").fetch_one(pool).await.unwrap()
@@ -221,10 +221,10 @@ mod tests {
         let write = |url: &str| std::fs::write(&path, format!("{url}\n")).unwrap();
         write(url_of(&first).as_str());
         let location: Location = url_of(&first).as_str().parse().unwrap();
-        let shares = ConnectionShares::connect(&location).await.unwrap();
+        let pools = ConnectionPools::connect(&location).await.unwrap();
         let metrics = Metrics::default();
         let reloader = Reloader::new(Clock::system(), metrics.clone());
-        let source = DatabaseUrlFile { path: path.clone(), location, shares: shares.clone() };
+        let source = DatabaseUrlFile { path: path.clone(), location, pools: pools.clone() };
         reloader.load("database.url_file", source).unwrap();
         let reloads = async |outcome: &str, count: u32| {
             reloader.poll().await;
@@ -242,16 +242,16 @@ mod tests {
         other.set_path("/postgres");
         write(other.as_str());
         reloads("refused", 3).await;
-        assert_eq!(user_of(&shares.signed_in).await, first);
+        assert_eq!(user_of(&pools.signed_in).await, first);
 
         write(url_of(&second).as_str());
         reloads("ok", 1).await;
-        // Only this share has connected before.
-        assert_eq!(user_of(&shares.signed_in).await, first);
-        assert_eq!(user_of(&shares.authority).await, second);
-        assert_eq!(user_of(&shares.unauthenticated).await, second);
+        // Only this pool has connected before.
+        assert_eq!(user_of(&pools.signed_in).await, first);
+        assert_eq!(user_of(&pools.authority).await, second);
+        assert_eq!(user_of(&pools.unauthenticated).await, second);
 
-        shares.close().await;
+        pools.close().await;
         for role in [&first, &second] {
             let statement = format!("DROP ROLE {role}");
             sqlx::query(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap();
@@ -267,9 +267,9 @@ mod tests {
         let arguments = [format!("state_dir={}", folder.path().display())];
         let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
         let config = Config::from_settings(settings).unwrap();
-        let shares = open_shares(&config).await.map(drop).unwrap_err();
+        let pools = open_pools(&config).await.map(drop).unwrap_err();
         let database = open_database(&config).await.map(drop).unwrap_err();
-        for error in [shares, database] {
+        for error in [pools, database] {
             let text = format!("{error:#}");
             for part in [path.to_str().unwrap(), "owner and mode", "unable to open database file"] {
                 assert!(text.contains(part), "{part} is not in: {text}");

@@ -3,7 +3,7 @@
 use crate::{
     audit::{Action, chain::SealError},
     base::{
-        db::ConnectionShares,
+        db::ConnectionPools,
         rate_limit,
         telemetry::{self, LabelValues},
     },
@@ -31,7 +31,7 @@ pub(super) fn label_values() -> LabelValues {
         upstream_causes: gateway::UPSTREAM_ERROR_CAUSES.to_vec(),
         unauthenticated_limits: rate_limit::LIMITS.to_vec(),
         seal_failure_causes: SealError::CAUSES.to_vec(),
-        database_shares: ConnectionShares::NAMES.to_vec(),
+        database_pools: ConnectionPools::NAMES.to_vec(),
         expiring_files: std::iter::once(TlsFiles::NAME).chain(CREDENTIAL_FILES).collect(),
     }
 }

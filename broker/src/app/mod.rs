@@ -24,7 +24,7 @@ use crate::{
     audit::{AuditKeys, chain::Sealer},
     base::{
         clock::Clock,
-        db::ConnectionShares,
+        db::ConnectionPools,
         reload::{Reloaded, Reloader},
         telemetry::Metrics,
     },
@@ -44,7 +44,7 @@ use crate::{
 /// The broker with all its parts.
 pub struct App {
     config: Config,
-    shares: ConnectionShares,
+    pools: ConnectionPools,
     issuer: Issuer,
     workspaces: Workspaces,
     credentials: Credentials,

@@ -16,7 +16,7 @@ use poem::{
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::{
-    base::{db::ConnectionShares, error_chain, telemetry::Metrics},
+    base::{db::ConnectionPools, error_chain, telemetry::Metrics},
     gateway::Gateway,
 };
 
@@ -28,7 +28,7 @@ const SCRAPE_PING_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(super) struct OperatorState {
     /// Readiness requires that the database answers signed-in users.
-    pub shares: ConnectionShares,
+    pub pools: ConnectionPools,
     /// Whether the broker is stopping.
     pub draining: Arc<AtomicBool>,
     /// Requests in flight.
@@ -45,12 +45,12 @@ impl OperatorState {
     /// Sets the gauges that are read at a scrape.
     async fn record_gauges(&self) {
         let started_at = Instant::now();
-        let ping = tokio::time::timeout(SCRAPE_PING_TIMEOUT, self.shares.signed_in.ping()).await;
+        let ping = tokio::time::timeout(SCRAPE_PING_TIMEOUT, self.pools.signed_in.ping()).await;
         let answered = matches!(ping, Ok(Ok(())));
         self.metrics.set_database_ping(answered, started_at.elapsed().as_secs_f64());
         self.metrics.set_ready(answered && !self.is_draining());
-        for pool in self.shares.usage() {
-            self.metrics.set_database_connections(pool.share, [pool.idle, pool.used], pool.limit);
+        for pool in self.pools.usage() {
+            self.metrics.set_database_connections(pool.name, [pool.idle, pool.used], pool.limit);
         }
         self.gateway.record_gauges();
     }
@@ -110,7 +110,7 @@ fn healthz() -> &'static str {
 async fn readyz(state: Data<&OperatorState>) -> Response {
     let reason = if state.is_draining() {
         "the broker is stopping\n"
-    } else if let Err(error) = state.shares.signed_in.ping().await {
+    } else if let Err(error) = state.pools.signed_in.ping().await {
         tracing::warn!(error = error_chain(&error), "not ready: the database does not answer");
         "the database does not answer\n"
     } else {

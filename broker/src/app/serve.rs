@@ -55,7 +55,7 @@ impl App {
 
         let draining = Arc::new(AtomicBool::new(false));
         let state = OperatorState {
-            shares: self.shares.clone(),
+            pools: self.pools.clone(),
             draining: Arc::clone(&draining),
             gateway: self.gateway.clone(),
             metrics: self.metrics.clone(),
@@ -64,12 +64,12 @@ impl App {
         let mut background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),
-                unfinished: self.workspaces.with_db(&self.shares.authority),
-                credentials: self.credentials.with_db(&self.shares.authority),
+                unfinished: self.workspaces.with_db(&self.pools.authority),
+                credentials: self.credentials.with_db(&self.pools.authority),
                 issuer: self.issuer.clone(),
                 sealer: self.sealer,
                 audit_keys: self.audit_keys,
-                db: self.shares.signed_in.clone(),
+                db: self.pools.signed_in.clone(),
                 clock: self.clock.clone(),
                 tier_roles: self.tier_roles,
                 reloader: self.reloader,
@@ -82,7 +82,7 @@ impl App {
             identity: self.identity.clone(),
             workspaces: self.workspaces,
             tenants: self.tenants,
-            trail: AuditTrail::new(self.shares.signed_in.clone()),
+            trail: AuditTrail::new(self.pools.signed_in.clone()),
             broker_url: config.display_url(),
         };
         let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
@@ -93,7 +93,7 @@ impl App {
         let policies = Box::pin(self.watch.run(self.policies_checked));
         log_ready(&config);
         let mut gateway_tasks =
-            self.gateway.spawn_background_tasks(self.notifications, &self.shares.authority);
+            self.gateway.spawn_background_tasks(self.notifications, &self.pools.authority);
         let failed = async {
             tokio::select! {
                 error = policies => anyhow::Error::from(error),
@@ -130,8 +130,8 @@ impl App {
         gateway_tasks.stop().await;
         background.stop().await;
         operator.stop().await;
-        self.shares.close().await;
-        tracing::info!("stopped");
+        self.pools.close().await;
+        tracing::info!("broker stopped");
         match failure.into_inner() {
             Some(error) => Err(error),
             None => Ok(()),

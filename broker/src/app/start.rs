@@ -7,14 +7,14 @@ use anyhow::Context as _;
 use super::{
     App,
     api::Api,
-    database::{DatabaseUrlFile, check_role, compare_clocks, open_shares, private_folder},
+    database::{DatabaseUrlFile, check_role, compare_clocks, open_pools, private_folder},
     metrics::label_values,
 };
 use crate::{
     audit::{self, AuditKeyFiles, AuditKeys, AuditTrail, chain::Sealer},
     base::{
         clock::Clock,
-        db::ConnectionShares,
+        db::ConnectionPools,
         rate_limit::RateLimiter,
         reload::{Reloaded, Reloader},
         telemetry::Metrics,
@@ -68,14 +68,14 @@ async fn connect_database(
     clock: &Clock,
     metrics: &Metrics,
     reloader: &Reloader,
-) -> anyhow::Result<ConnectionShares> {
-    let shares = open_shares(config).await?;
-    if let Some(source) = DatabaseUrlFile::new(config, &shares) {
+) -> anyhow::Result<ConnectionPools> {
+    let pools = open_pools(config).await?;
+    if let Some(source) = DatabaseUrlFile::new(config, &pools) {
         reloader.load("database.url_file", source)?;
     }
-    compare_clocks(&shares.signed_in, clock, metrics).await?;
-    check_role(&shares.signed_in).await;
-    Ok(shares)
+    compare_clocks(&pools.signed_in, clock, metrics).await?;
+    check_role(&pools.signed_in).await;
+    Ok(pools)
 }
 
 /// The cluster after its admission policies were compared with the desired ones.
@@ -116,11 +116,11 @@ impl App {
             connect_database(&config, &clock, &metrics, &reloader),
             Box::pin(connect_cluster(&config, &clock, &metrics, &reloader)),
         );
-        let shares = database?;
+        let pools = database?;
         let ConnectedCluster { cluster, watch, tier_roles, policies_checked } = cluster?;
         let builder = PartBuilder {
             config: &config,
-            shares: &shares,
+            pools: &pools,
             clusters: Clusters::new(cluster),
             clock: &clock,
             metrics: &metrics,
@@ -156,7 +156,7 @@ impl App {
         let model_services = builder.build_model_services(&identity, &gateway);
         Ok(Self {
             config,
-            shares,
+            pools,
             issuer,
             workspaces,
             credentials,
@@ -203,7 +203,7 @@ struct ApiParts<'a> {
 /// Builds the parts of the broker from what all of them use.
 struct PartBuilder<'a> {
     config: &'a Config,
-    shares: &'a ConnectionShares,
+    pools: &'a ConnectionPools,
     clusters: Clusters,
     clock: &'a Clock,
     metrics: &'a Metrics,
@@ -214,20 +214,20 @@ impl PartBuilder<'_> {
     fn build_identity(&self) -> Identity {
         let limits = RateLimiter::new(self.config.unauthenticated, self.metrics.clone());
         Identity::new(
-            self.shares.signed_in.clone(),
+            self.pools.signed_in.clone(),
             self.clock.clone(),
             self.metrics.clone(),
             self.config.browser.clone(),
         )
-        .with_limits(self.shares.unauthenticated.clone(), limits)
+        .with_limits(self.pools.unauthenticated.clone(), limits)
     }
 
     fn start_issuer(&self, identity: &Identity) -> anyhow::Result<Issuer> {
         Issuer::start(
             self.config.issuer.clone(),
-            self.shares.unauthenticated.clone(),
+            self.pools.unauthenticated.clone(),
             self.clock.clone(),
-            identity.with_db(&self.shares.unauthenticated),
+            identity.with_db(&self.pools.unauthenticated),
             self.metrics.clone(),
             self.reloader,
         )
@@ -235,13 +235,13 @@ impl PartBuilder<'_> {
     }
 
     fn build_sealer(&self, keys: Reloaded<AuditKeys>) -> Sealer {
-        let (db, clock) = (self.shares.signed_in.clone(), self.clock.clone());
+        let (db, clock) = (self.pools.signed_in.clone(), self.clock.clone());
         Sealer::new(db, clock, keys, self.metrics.clone())
     }
 
     fn build_workspaces(&self, notifier: Notifier) -> Workspaces {
         Workspaces::new(workspace::Dependencies {
-            db: self.shares.signed_in.clone(),
+            db: self.pools.signed_in.clone(),
             clock: self.clock.clone(),
             clusters: self.clusters.clone(),
             tiers: self.config.tiers.clone(),
@@ -252,7 +252,7 @@ impl PartBuilder<'_> {
     }
 
     fn build_credentials(&self, workspaces: &Workspaces) -> Credentials {
-        let db = self.shares.signed_in.clone();
+        let db = self.pools.signed_in.clone();
         Credentials::new(credential::Dependencies {
             ledger: Ledger::start(db.clone()),
             db,
@@ -265,7 +265,7 @@ impl PartBuilder<'_> {
     }
 
     /// Builds the controller of Tenants and the operations on them, which share the copy of the
-    /// Tenants. The controller has the share of the database for revocations, because it suspends
+    /// Tenants. The controller has the database pool for revocations, because it suspends
     /// tenants.
     fn build_tenants(
         &self,
@@ -275,21 +275,21 @@ impl PartBuilder<'_> {
         let cache = TenantCache::default();
         let cluster = self.clusters.for_new_workspaces();
         let controller = Arc::new(TenantController::new(tenant_controller::Dependencies {
-            db: self.shares.authority.clone(),
-            requests: self.shares.signed_in.clone(),
+            db: self.pools.authority.clone(),
+            requests: self.pools.signed_in.clone(),
             clock: self.clock.clone(),
             cluster: cluster.clone(),
             cache: cache.clone(),
-            workspaces: workspaces.with_db(&self.shares.authority),
-            person_rules: self.config.person_rules.clone(),
+            workspaces: workspaces.with_db(&self.pools.authority),
+            rbac_user_rules: self.config.rbac_user_rules.clone(),
             settings: self.config.tenants.clone(),
             tiers: self.config.tiers.clone(),
             metrics: self.metrics.clone(),
             resync_interval: Duration::from_secs(self.config.drift_seconds.into()),
         }));
         let operations = TenantOperations::new(tenant_operations::Dependencies {
-            db: self.shares.signed_in.clone(),
-            authority: self.shares.authority.clone(),
+            db: self.pools.signed_in.clone(),
+            authority: self.pools.authority.clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             cluster: cluster.clone(),
@@ -297,7 +297,7 @@ impl PartBuilder<'_> {
             cache,
             workspaces: workspaces.clone(),
             tokens: tokens.clone(),
-            person_rules: self.config.person_rules.clone(),
+            rbac_user_rules: self.config.rbac_user_rules.clone(),
             settings: self.config.tenants.clone(),
             default_tier: DEFAULT_TIER.to_owned(),
             tiers: self.config.tiers.clone(),
@@ -314,7 +314,7 @@ impl PartBuilder<'_> {
         tenants: Option<&TenantOperations>,
     ) -> Gateway {
         Gateway::new(gateway::Dependencies {
-            db: self.shares.signed_in.clone(),
+            db: self.pools.signed_in.clone(),
             identity: identity.clone(),
             workspaces: workspaces.clone(),
             credentials: credentials.clone(),
@@ -322,7 +322,7 @@ impl PartBuilder<'_> {
             clusters: self.clusters.clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
-            own_answers: self.config.gateway_own_answers,
+            synthesizes_responses: self.config.gateway_synthesizes_responses,
             tenants: tenants.cloned(),
         })
     }
@@ -340,21 +340,21 @@ impl PartBuilder<'_> {
                 identity: identity.clone(),
                 gateway: gateway.clone(),
                 cluster: self.clusters.for_new_workspaces().clone(),
-                db: self.shares.signed_in.clone(),
+                db: self.pools.signed_in.clone(),
                 clock: self.clock.clone(),
                 metrics: self.metrics.clone(),
             })
         })
     }
 
-    /// Builds the management of users. It has the share of the database for revocations, because it
+    /// Builds the management of users. It has the database pool for revocations, because it
     /// suspends users.
     fn build_users(&self, identity: &Identity, workspaces: &Workspaces) -> Users {
         Users::new(user::Dependencies {
-            db: self.shares.authority.clone(),
-            refusals: self.shares.signed_in.clone(),
+            db: self.pools.authority.clone(),
+            refusals: self.pools.signed_in.clone(),
             clock: self.clock.clone(),
-            identity: identity.with_db(&self.shares.authority),
+            identity: identity.with_db(&self.pools.authority),
             workspaces: workspaces.clone(),
             metrics: self.metrics.clone(),
         })
@@ -363,7 +363,7 @@ impl PartBuilder<'_> {
     /// Builds the operations of the HTTP API of all modules.
     fn build_api(&self, parts: &ApiParts<'_>) -> Api {
         let ApiParts { issuer, identity, workspaces, tenants, credentials, gateway } = *parts;
-        let authority = workspaces.with_db(&self.shares.authority);
+        let authority = workspaces.with_db(&self.pools.authority);
         let url = self.config.display_url();
         MergedPaths((
             issuer::api::api(issuer.clone()),
@@ -373,7 +373,7 @@ impl PartBuilder<'_> {
             tenant_operations::api::api(tenants.cloned()),
             credential::api::api(workspaces.clone(), credentials.clone(), url),
             gateway::api::api(workspaces.clone(), gateway.clone()),
-            audit::api::api(AuditTrail::new(self.shares.signed_in.clone()), workspaces.clone()),
+            audit::api::api(AuditTrail::new(self.pools.signed_in.clone()), workspaces.clone()),
         ))
     }
 }

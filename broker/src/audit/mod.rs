@@ -19,7 +19,7 @@ use crate::{
     on_engine,
 };
 
-/// The columns of a [`Row`], for statements that are concatenated at compile time.
+/// The columns of a [`TrailRow`], for statements that are concatenated at compile time.
 macro_rules! columns {
     () => {
         "id, user_id, workspace_id, action, ip_address, created_at, outcome, session_id, \
@@ -42,7 +42,7 @@ pub use export::ExportPage;
 use export::export_page;
 pub use keys::{AuditKeyError, AuditKeyFiles, AuditKeys};
 pub use retention::prune;
-pub use trail::{AuditTrail, Filter, Row, RowWithEmails, Scope, WholeTrail};
+pub use trail::{AuditTrail, Filter, RowWithEmails, Scope, TrailRow, WholeTrail};
 
 /// Settings of the audit trail.
 #[derive(Clone, Debug, Default)]
@@ -165,7 +165,7 @@ pub async fn record(tx: &mut Tx, clock: &Clock, event: Event) -> sqlx::Result<()
 /// Records an event that already carries its id, time and request context.
 ///
 /// # Errors
-/// As [`record`].
+/// See [`record`].
 pub async fn record_stamped(tx: &mut Tx, stamped: &StampedEvent) -> sqlx::Result<()> {
     let event = &stamped.event;
     let outcome = match event.outcome {

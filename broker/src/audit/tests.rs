@@ -25,7 +25,7 @@ async fn append(storage: &Storage, event: Event) -> Uuid {
     stamped.id
 }
 
-async fn read(storage: &Storage, scope: Scope, filter: &Filter, limit: u32) -> Vec<Row> {
+async fn read(storage: &Storage, scope: Scope, filter: &Filter, limit: u32) -> Vec<TrailRow> {
     AuditTrail::new(storage.db.clone()).read(scope, filter, limit).await.unwrap()
 }
 

@@ -67,7 +67,7 @@ pub struct Filter {
 
 /// A row as stored; its JSON form is a line of an export.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, Deserialize)]
-pub struct Row {
+pub struct TrailRow {
     pub(super) id: Uuid,
     /// Milliseconds since 1970.
     #[serde(with = "chain::time")]
@@ -94,7 +94,7 @@ pub struct Row {
     pub(super) reason: Option<String>,
 }
 
-impl Row {
+impl TrailRow {
     /// Name of the action.
     pub fn action(&self) -> &str {
         &self.action
@@ -116,8 +116,8 @@ impl Row {
     }
 }
 
-impl From<Row> for AuditEntry {
-    fn from(row: Row) -> Self {
+impl From<TrailRow> for AuditEntry {
+    fn from(row: TrailRow) -> Self {
         Self {
             id: row.id,
             created_at: timestamp(row.created_at).into(),
@@ -142,7 +142,7 @@ impl From<Row> for AuditEntry {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct RowWithEmails {
     #[sqlx(flatten)]
-    row: Row,
+    row: TrailRow,
     user_email: Option<String>,
     subject_email: Option<String>,
 }
@@ -199,7 +199,12 @@ impl AuditTrail {
     ///
     /// # Errors
     /// The database failed.
-    pub async fn read(&self, scope: Scope, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Row>> {
+    pub async fn read(
+        &self,
+        scope: Scope,
+        filter: &Filter,
+        limit: u32,
+    ) -> sqlx::Result<Vec<TrailRow>> {
         self.select(SELECT, scope, filter, limit).await
     }
 
@@ -248,7 +253,7 @@ impl AuditTrail {
         &self,
         workspace_id: Uuid,
         credential_id: &str,
-    ) -> sqlx::Result<Option<Row>> {
+    ) -> sqlx::Result<Option<TrailRow>> {
         on_engine!(self.db.reader(), pool => sqlx::query_as(ISSUANCE)
             .bind(workspace_id).bind(credential_id).fetch_optional(pool).await)
     }

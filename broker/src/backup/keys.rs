@@ -61,7 +61,7 @@ impl NamedFile<'_> {
     }
 }
 
-/// What a restore did with a key file.
+/// Result of the restore of a key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
     /// The file was missing and was written.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use super::{
     error::BackupError,
     keys::{KeyFiles, KeyOutcome},
-    later_decisions::{LaterDecisions, RepeatedDecisions},
     manifest::Manifest,
     revoke::{Revoked, revoke_restored},
+    suspensions_after_backup::{ReappliedSuspensions, SuspensionsAfterBackup},
 };
 use crate::{
     audit::{
@@ -37,10 +37,10 @@ pub struct Restored {
     pub manifest: Manifest,
     /// The last sealed row of the audit trail in the backup.
     pub head: Head,
-    /// What was ended.
+    /// Revocations of the restore.
     pub revoked: Revoked,
-    /// What was repeated of an exported trail, if there was one.
-    pub repeated: Option<RepeatedDecisions>,
+    /// Suspensions that the restore applied again, if there was an exported trail.
+    pub repeated: Option<ReappliedSuspensions>,
     /// Tables of the backup that are not a broker's and were left out.
     pub skipped: Vec<String>,
 }
@@ -80,7 +80,7 @@ impl Restoration {
         let revoked = revoke_restored(tx, clock).await?;
         let repeated = match trail {
             Some((path, keys)) => {
-                let decisions = LaterDecisions::read(path, keys, head)?;
+                let decisions = SuspensionsAfterBackup::read(path, keys, head)?;
                 Some(decisions.repeat(tx, clock).await?)
             }
             None => None,

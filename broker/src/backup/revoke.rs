@@ -1,4 +1,4 @@
-//! What a restored database must not revive.
+//! Revocation of what a restore would revive: sessions, tokens and sign-ins from before the backup.
 
 use crate::{
     base::{clock::Clock, db::Tx},
@@ -9,7 +9,7 @@ use crate::{
 /// The reason in sessions that a restore ended.
 const SESSION_END: &str = "a backup was restored";
 
-/// What a restore ended.
+/// Revocations of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revoked {
     /// Sessions that nobody had ended in the backup.
@@ -23,7 +23,7 @@ pub struct Revoked {
 /// The tables that a restore empties. Their rows are no part of a backup: those of providers hold
 /// refresh tokens, and the key that seals these is in the backup.
 pub(super) fn emptied_tables() -> Vec<&'static str> {
-    issuer::FORGOTTEN_TABLES.into_iter().chain([sessions::ACCESS_TOKENS]).collect()
+    issuer::TABLES_EMPTIED_BY_RESTORE.into_iter().chain([sessions::ACCESS_TOKENS]).collect()
 }
 
 /// Ends everything in a restored database that was issued before, because somebody may have revoked
@@ -35,7 +35,7 @@ pub(super) fn emptied_tables() -> Vec<&'static str> {
 pub async fn revoke_restored(tx: &mut Tx, clock: &Clock) -> sqlx::Result<Revoked> {
     issuer::forget_sign_ins(tx).await?;
     let sessions = sessions::end_every(tx, clock.now_ms(), SESSION_END).await?;
-    let workspaces = workspace::distrust_restored(tx, clock).await?;
+    let workspaces = workspace::invalidate_restored(tx, clock).await?;
     Ok(Revoked {
         sessions,
         workspaces_replaced: workspaces.replaced,

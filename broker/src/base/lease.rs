@@ -1,5 +1,5 @@
-//! Leases: work that one replica does at a time. A lease has a name and a holder, and ends at a time
-//! that the holder can put off.
+//! Leases: work that one replica does at a time. A lease has a name and a holder, and expires at a
+//! time that the holder can extend.
 
 use uuid::Uuid;
 

@@ -147,7 +147,7 @@ impl RequestContext {
 
     /// Takes the recorded fields; `None` if the handler writes the access-log line itself. The
     /// identifiers of the caller are among them, unless the handler recorded others.
-    pub fn take_fields(&self) -> Option<Fields> {
+    pub fn drain_fields(&self) -> Option<Fields> {
         if self.is_log_deferred.get() {
             return None;
         }
@@ -217,7 +217,7 @@ where
 {
     let work = in_request_context(async move {
         let output = work.await;
-        let fields = REQUEST.try_with(RequestContext::take_fields).ok().flatten();
+        let fields = REQUEST.try_with(RequestContext::drain_fields).ok().flatten();
         (output, fields)
     });
     let (output, fields) = tokio::spawn(work).await?;
@@ -256,7 +256,7 @@ mod tests {
         let recorded = |handler: &dyn Fn()| {
             REQUEST.sync_scope(RequestContext::for_tests(), || {
                 handler();
-                REQUEST.with(RequestContext::take_fields)
+                REQUEST.with(RequestContext::drain_fields)
             })
         };
         let authenticated = recorded(&|| {
@@ -310,7 +310,7 @@ mod tests {
             record_field(Field::Cause, "first");
             let work = async { record_field(Field::Cause, "second") };
             spawn_in_request_context(work).await.unwrap();
-            REQUEST.with(RequestContext::take_fields).unwrap()
+            REQUEST.with(RequestContext::drain_fields).unwrap()
         });
         for (field, index) in ALL_FIELDS.into_iter().zip(0..) {
             assert_eq!(field as usize, index);

@@ -4,7 +4,7 @@ use crate::{
     base::{
         clock::Clock,
         db::{Db, Tx},
-        rate_limit::Client,
+        rate_limit::ClientNetwork,
     },
     on_engine,
 };
@@ -63,21 +63,21 @@ impl RateLimit {
 
 /// The permitted number of uses in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
+pub struct WindowQuota {
     /// Permitted uses in a window.
     pub count: u32,
     /// Length of the window, in seconds. A window begins with its first use.
     pub window_seconds: u32,
 }
 
-impl Allowance {
+impl WindowQuota {
     /// Length of the window in milliseconds.
     fn window_ms(self) -> i64 {
         i64::from(self.window_seconds) * 1000
     }
 }
 
-const TAKE: &str = "\
+const CONSUME: &str = "\
 INSERT INTO throttles (name, subject, window_start, used) VALUES ($1, $2, $3, 1) \
 ON CONFLICT (name, subject) DO UPDATE SET \
   used = CASE WHEN throttles.window_start <= $4 THEN 1 ELSE throttles.used + 1 END, \
@@ -94,15 +94,15 @@ const DELETE_EXPIRED: &str = "DELETE FROM throttles WHERE window_start <= $1";
 ///
 /// # Errors
 /// The outer error is that of the database.
-pub async fn take(
+pub async fn consume(
     tx: &mut Tx,
     clock: &Clock,
     limit: RateLimit,
     subject: &str,
-    allowance: Allowance,
+    allowance: WindowQuota,
 ) -> sqlx::Result<Result<(), RateLimited>> {
     let now = clock.now_ms();
-    let (start, used): (i64, i64) = on_engine!(tx.connection(), c => sqlx::query_as(TAKE)
+    let (start, used): (i64, i64) = on_engine!(tx.connection(), c => sqlx::query_as(CONSUME)
         .bind(limit.name()).bind(subject).bind(now).bind(now - allowance.window_ms())
         .fetch_one(c).await)?;
     Ok(check(start, used, now, allowance, false))
@@ -117,7 +117,7 @@ pub async fn peek(
     clock: &Clock,
     limit: RateLimit,
     subject: &str,
-    allowance: Allowance,
+    allowance: WindowQuota,
 ) -> sqlx::Result<Result<(), RateLimited>> {
     let now = clock.now_ms();
     let row: Option<(i64, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(PEEK)
@@ -136,14 +136,14 @@ pub async fn delete_expired(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
 
 /// The subject of the limits by address: the client of the current request.
 pub fn client_key() -> String {
-    Client::current().to_string()
+    ClientNetwork::current().to_string()
 }
 
 fn check(
     start: i64,
     used: i64,
     now: i64,
-    allowance: Allowance,
+    allowance: WindowQuota,
     peek: bool,
 ) -> Result<(), RateLimited> {
     let used = used + i64::from(peek);
@@ -168,7 +168,7 @@ mod tests {
         only_expired_windows_are_deleted,
     );
 
-    const THREE_A_MINUTE: Allowance = Allowance { count: 3, window_seconds: 60 };
+    const THREE_A_MINUTE: WindowQuota = WindowQuota { count: 3, window_seconds: 60 };
 
     async fn take_as(
         storage: &Storage,
@@ -176,7 +176,7 @@ mod tests {
         subject: &str,
     ) -> Result<(), RateLimited> {
         let mut tx = storage.db.begin().await.unwrap();
-        let taken = take(&mut tx, &storage.clock, limit, subject, THREE_A_MINUTE).await.unwrap();
+        let taken = consume(&mut tx, &storage.clock, limit, subject, THREE_A_MINUTE).await.unwrap();
         tx.commit().await.unwrap();
         taken
     }
@@ -191,14 +191,15 @@ mod tests {
 
     async fn exactly_the_allowance_of_concurrent_requests_passes(on: On) {
         let storage = Storage::new(on).await;
-        let allowance = Allowance { count: 5, window_seconds: 60 };
+        let allowance = WindowQuota { count: 5, window_seconds: 60 };
         // Two processes, because replicas share the count.
         let processes = [storage.db.clone(), storage.database.connect().await];
         let results = run_concurrently((0..32).map(|n| {
             let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
             async move {
                 let mut tx = db.begin().await.unwrap();
-                let taken = take(&mut tx, &clock, RateLimit::Init, "ada", allowance).await.unwrap();
+                let taken =
+                    consume(&mut tx, &clock, RateLimit::Init, "ada", allowance).await.unwrap();
                 tx.commit().await.unwrap();
                 taken
             }
@@ -266,7 +267,7 @@ mod tests {
         let storage = Storage::new(on).await;
         for _ in 0..9 {
             let mut tx = storage.db.begin().await.unwrap();
-            take(&mut tx, &storage.clock, RateLimit::Init, "ada", THREE_A_MINUTE)
+            consume(&mut tx, &storage.clock, RateLimit::Init, "ada", THREE_A_MINUTE)
                 .await
                 .unwrap()
                 .unwrap();

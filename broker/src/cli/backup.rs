@@ -8,7 +8,7 @@ use clap::Args;
 use super::{ConfigArgs, open_database, output::print, stop_signal};
 use crate::{
     app,
-    backup::{KeyOutcome, RepeatedDecisions, Restored},
+    backup::{KeyOutcome, ReappliedSuspensions, Restored},
 };
 
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ async fn until_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 }
 
 /// The lines about decisions after the backup.
-fn later_decisions(repeated: Option<&RepeatedDecisions>) -> Vec<String> {
+fn suspensions_after_backup(repeated: Option<&ReappliedSuspensions>) -> Vec<String> {
     let Some(repeated) = repeated else {
         let line = "  NOT REPEATED      suspensions of users after the backup: give the exported audit \
                     trail with --trail, or suspend these users before others can reach the broker";
@@ -130,7 +130,7 @@ fn report(restored: &Restored, keys: &[KeyOutcome]) -> String {
             format!("  NOT RESTORED      the table {table}, which is not the broker's")
         }),
     );
-    lines.extend(later_decisions(repeated.as_ref()));
+    lines.extend(suspensions_after_backup(repeated.as_ref()));
     lines.push(
         "next: start the broker, then run tenant-broker doctor, which names the namespaces of \
          workspaces that the backup does not have\n"

@@ -1,5 +1,5 @@
-//! Names of namespaces that RBAC may let a user read, with the broker's credential. They are no
-//! answer to anybody: whoever asks for them reads each with the user's own token.
+//! Names of namespaces that RBAC may let a user read, with the broker's credential. The list is
+//! never sent to a client: each namespace is read again with the user's own token.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::{
     Cluster, ClusterError, UserInfo,
-    pages::{Form, Pages},
+    pages::{Pages, Representation},
 };
 
 /// Beginning of the user names of ServiceAccounts.
@@ -40,8 +40,11 @@ impl Cluster {
     ) -> Result<BTreeSet<String>, ClusterError> {
         let mut names = BTreeSet::new();
         // All RoleBindings of a cluster are half as many bytes as in JSON.
-        let mut pages: Pages<Binding> =
-            Pages::protobuf::<RoleBinding>(self.client(), Form::Full, ListParams::default());
+        let mut pages: Pages<Binding> = Pages::protobuf::<RoleBinding>(
+            self.client(),
+            Representation::Full,
+            ListParams::default(),
+        );
         while let Some((bindings, is_full)) = pages.next_or_metadata().await? {
             for Binding { metadata, subjects } in bindings {
                 let namespace = metadata.unwrap_or_default().namespace;
@@ -57,7 +60,7 @@ impl Cluster {
     }
 }
 
-/// What is read of a `rbac/v1.RoleBinding`.
+/// The fields of a `rbac/v1.RoleBinding` that are read.
 #[derive(Message)]
 struct Binding {
     #[prost(message, optional, tag = "1")]
@@ -66,14 +69,15 @@ struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// What is read of a `meta/v1.ObjectMeta`.
+/// The fields of a `meta/v1.ObjectMeta` that are read.
 #[derive(Message)]
 struct BindingMeta {
     #[prost(string, tag = "3")]
     namespace: String,
 }
 
-/// What is read of a `rbac/v1.Subject`. The API server accepts strings that are not UTF-8.
+/// The fields of a `rbac/v1.Subject` that are read. The API server accepts strings that are not
+/// UTF-8.
 #[derive(Message)]
 struct Subject {
     #[prost(bytes = "vec", tag = "1")]

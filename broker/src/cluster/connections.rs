@@ -19,7 +19,8 @@ use tokio::runtime::Handle;
 
 use super::{
     CONNECT_TIMEOUT, ClusterSettings, ConnectError, Endpoint, READ_TIMEOUT, Upstream,
-    WATCH_READ_TIMEOUT, credential_files, exec_program, own_reads::OwnReader, pem, self_review,
+    WATCH_READ_TIMEOUT, broker_reads::BrokerReader, credential_files, exec_program, pem,
+    self_review,
 };
 use crate::base::{
     certificate::{Validity, parse_certificates},
@@ -42,7 +43,7 @@ pub(super) struct Connections {
     /// Sends requests that bring their own token.
     pub(super) upstream: Arc<Upstream>,
     /// Sends the broker's own reads on behalf of members of tenants.
-    pub(super) own_reader: Arc<OwnReader>,
+    pub(super) broker_reader: Arc<BrokerReader>,
     /// The endpoint that kubeconfigs name.
     pub(super) endpoint: Arc<Endpoint>,
     /// The end of a credential that a program has printed.
@@ -95,13 +96,14 @@ impl FileSource for CredentialFiles {
         config.default_retry = false;
         let endpoint = endpoint(&self.settings, &config, files)?;
         let upstream = Upstream::new(&config)?;
-        let own_reader = Arc::new(OwnReader::new(&config)?);
+        let broker_reader = Arc::new(BrokerReader::new(&config)?);
         let mut watch_config = config.clone();
         watch_config.read_timeout = Some(WATCH_READ_TIMEOUT);
         let watch_client = Client::try_from(watch_config).map_err(ConnectError::Client)?;
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
         let (upstream, endpoint) = (Arc::new(upstream), Arc::new(endpoint));
-        let value = Connections { client, watch_client, upstream, own_reader, endpoint, ends_at };
+        let value =
+            Connections { client, watch_client, upstream, broker_reader, endpoint, ends_at };
         Ok(Loaded { value, validity })
     }
 

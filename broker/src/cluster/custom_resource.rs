@@ -20,7 +20,7 @@ const PAGE_SIZE: u32 = 500;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomResource(ApiResource);
 
-/// What the API server says about an object of a custom resource.
+/// State of a custom resource at the API server.
 #[derive(Clone, Debug)]
 pub enum CustomObject {
     /// It exists.

@@ -71,7 +71,7 @@ pub enum DryRunResult {
 
 /// The namespace of a workspace, and the uid of its ServiceAccount if that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SomeWorkspace {
+pub struct SampleWorkspace {
     /// Name of the namespace.
     pub namespace: String,
     /// The uid of `sa-tenant-admin`.
@@ -80,7 +80,7 @@ pub struct SomeWorkspace {
 
 /// Version and clock of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerFacts {
+pub struct ServerInfo {
     /// The version, for example `v1.36.1`.
     pub version: String,
     /// Major and minor version, if they are numbers.
@@ -154,7 +154,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The request failed.
-    pub async fn server_facts(&self) -> Result<ServerFacts, ClusterError> {
+    pub async fn server_info(&self) -> Result<ServerInfo, ClusterError> {
         let (parts, body) = self.send(Request::get("/version").body(Vec::new())).await?;
         let version: Version = serde_json::from_slice(&body).map_err(|_| {
             ClusterError::Conflict("the response of /version cannot be parsed".to_owned())
@@ -167,7 +167,7 @@ impl Cluster {
             .and_then(|date| date.to_str().ok())
             .and_then(|date| jiff::fmt::rfc2822::parse(date).ok())
             .map(|date| date.timestamp());
-        Ok(ServerFacts {
+        Ok(ServerInfo {
             release: number(&version.major).zip(number(&version.minor)),
             version: version.full,
             clock,
@@ -179,7 +179,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The request failed.
-    pub async fn some_workspace(&self) -> Result<Option<SomeWorkspace>, ClusterError> {
+    pub async fn some_workspace(&self) -> Result<Option<SampleWorkspace>, ClusterError> {
         let selector = format!("{WORKSPACE_LABEL},!{SUSPENDED_LABEL}");
         let api: Api<Namespace> = Api::all(self.client());
         let list = api.list(&ListParams::default().labels(&selector).limit(20)).await?;
@@ -189,7 +189,7 @@ impl Cluster {
             let account = api.get_opt(SERVICE_ACCOUNT_NAME).await?;
             let account_uid = account.and_then(|account| account.metadata.uid);
             let has_account = account_uid.is_some();
-            let workspace = SomeWorkspace { namespace, account_uid };
+            let workspace = SampleWorkspace { namespace, account_uid };
             if has_account {
                 return Ok(Some(workspace));
             }

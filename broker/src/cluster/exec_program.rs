@@ -90,7 +90,7 @@ pub enum ExecError {
     },
 }
 
-/// What the program prints.
+/// Output of the program.
 #[derive(Deserialize)]
 struct ExecCredential {
     status: Option<Credential>,

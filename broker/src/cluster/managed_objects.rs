@@ -14,7 +14,7 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 use super::{
     Cluster, ClusterError,
     difference::{Compared, is_marked_suspended, same_amounts},
-    pages::{Form, Pages},
+    pages::{Pages, Representation},
 };
 
 /// How long the API server may take to enforce a new quota.
@@ -38,10 +38,10 @@ impl Cluster {
         self.list_labelled(WORKSPACE_LABEL, visit).await
     }
 
-    /// As [`Self::list_managed`], for the objects that carry the tenant label.
+    /// Like [`Self::list_managed`], for the objects that carry the tenant label.
     ///
     /// # Errors
-    /// As [`Self::list_managed`].
+    /// See [`Self::list_managed`].
     pub async fn list_of_tenants<K>(&self, visit: impl FnMut(K)) -> Result<(), ClusterError>
     where
         K: Compared + DeserializeOwned + Send + 'static,
@@ -58,7 +58,7 @@ impl Cluster {
         K: Compared + DeserializeOwned + Send + 'static,
     {
         let selected = ListParams::default().labels(label);
-        let mut pages = Pages::new::<K>(self.client(), Form::Full, selected);
+        let mut pages = Pages::new::<K>(self.client(), Representation::Full, selected);
         while let Some(page) = pages.next().await? {
             page.into_iter().for_each(&mut visit);
         }

@@ -5,6 +5,7 @@
 //! files change ([`Cluster::connect`]). An object is created or, if it exists already, compared;
 //! objects that the broker did not make are never adopted, changed or deleted.
 
+mod broker_reads;
 mod candidate_namespaces;
 mod connections;
 mod credential_files;
@@ -26,7 +27,6 @@ mod member_review;
 mod moved_namespace;
 mod namespace_ownership;
 mod object;
-mod own_reads;
 mod page_size;
 mod pages;
 mod protobuf;
@@ -48,12 +48,16 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::Client;
 use tokio::task::JoinError;
 
+pub use broker_reads::{
+    BrokerRead, BrokerReadError, BrokerReadResource, ClusterList, ReadClient, RequiredLabels,
+    SelectorError, UnknownClusterList,
+};
 pub use connections::CREDENTIAL_FILES;
 use connections::{Connections, CredentialFiles};
 pub use custom_resource::{CustomObject, CustomResource, DefinitionState};
 pub use custom_write::{CustomWriteError, Persistence};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
-pub use dry_run::{AccessReview, DryRunResult, ServerFacts, SomeWorkspace};
+pub use dry_run::{AccessReview, DryRunResult, SampleWorkspace, ServerInfo};
 pub use error::ClusterError;
 pub use exec_program::ExecError;
 pub use home::HomeState;
@@ -65,26 +69,22 @@ pub use labels::{
 };
 pub use managed_fields::{FieldConflict, field_conflicts};
 pub use member_review::MemberReviewError;
-pub use moved_namespace::{BindingsText, NamespaceLimits, binds_outsiders};
+pub use moved_namespace::{BindingsDescription, NamespaceLimits, grants_to_other_namespaces};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
-pub use own_reads::{
-    ClusterList, OwnRead, OwnReadError, OwnResource, ReadClient, RequiredLabels, SelectorError,
-    UnknownClusterList,
-};
 pub(crate) use protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
 pub use quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of};
 pub use registry::Clusters;
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use self_review::UserInfo;
 pub use settings::ClusterSettings;
-pub use tenants::HeldBinding;
+pub use tenants::BindingWithFinalizers;
 pub use token::{IssuedToken, TOKEN_OUTCOMES};
 pub use upstream::{
     MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
     UpstreamResponseBody,
 };
-pub use watch::Watched;
+pub use watch::WatchEvent;
 
 use crate::base::{
     certificate::CertificateError,

@@ -22,7 +22,7 @@ use tenant_shared::TENANT_LABEL;
 
 use super::{
     Cluster, ClusterError, Object,
-    pages::{Form, Pages},
+    pages::{Pages, Representation},
 };
 
 /// Lists of RoleBindings until two in a row have none to delete.
@@ -39,7 +39,7 @@ const MAX_TEXT_CHARS: usize = 8_000;
 const MAX_IN_FLIGHT: usize = 8;
 
 /// Whether a RoleBinding gives rights to anybody but ServiceAccounts of its namespace.
-pub fn binds_outsiders(binding: &RoleBinding) -> bool {
+pub fn grants_to_other_namespaces(binding: &RoleBinding) -> bool {
     let namespace = binding.metadata.namespace.as_deref();
     binding.subjects.iter().flatten().any(|subject| {
         subject.kind != "ServiceAccount" || subject.namespace.as_deref() != namespace
@@ -49,13 +49,13 @@ pub fn binds_outsiders(binding: &RoleBinding) -> bool {
 /// RoleBindings with their roles and subjects, for people. It keeps at most [`MAX_TEXT_CHARS`]
 /// characters, and counts the others. Names are quoted, and cut to [`MAX_NAME_CHARS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BindingsText {
+pub struct BindingsDescription {
     entries: Vec<String>,
     chars: usize,
     left_out: usize,
 }
 
-impl BindingsText {
+impl BindingsDescription {
     /// The text about these RoleBindings.
     #[cfg(test)]
     pub(crate) fn of<'a>(bindings: impl IntoIterator<Item = &'a RoleBinding>) -> Self {
@@ -96,7 +96,7 @@ impl BindingsText {
     }
 }
 
-impl fmt::Display for BindingsText {
+impl fmt::Display for BindingsDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.entries.join("; ");
         match (self.left_out, self.entries.is_empty()) {
@@ -179,7 +179,7 @@ impl Cluster {
             + 'static,
     {
         let selected = ListParams::default().labels(selector);
-        let mut pages: Pages<K> = Pages::new::<K>(self.client(), Form::Full, selected);
+        let mut pages: Pages<K> = Pages::new::<K>(self.client(), Representation::Full, selected);
         pages = pages.in_namespace::<K>(namespace);
         let mut kept = Vec::new();
         while let Some(page) = pages.next().await? {
@@ -188,42 +188,44 @@ impl Cluster {
         Ok(kept)
     }
 
-    /// Texts about the RoleBindings of a namespace for which `goes` holds, and about the others.
+    /// Texts about the RoleBindings of a namespace for which `is_to_be_deleted` holds, and about
+    /// the others.
     ///
     /// # Errors
     /// A request failed.
     pub async fn describe_bindings(
         &self,
         namespace: &str,
-        goes: impl Fn(&RoleBinding) -> bool,
-    ) -> Result<(BindingsText, BindingsText), ClusterError> {
-        let (mut go, mut stay) = (BindingsText::default(), BindingsText::default());
+        is_to_be_deleted: impl Fn(&RoleBinding) -> bool,
+    ) -> Result<(BindingsDescription, BindingsDescription), ClusterError> {
+        let (mut go, mut stay) = (BindingsDescription::default(), BindingsDescription::default());
         let mut pages = self.bindings_in(namespace);
         while let Some(page) = pages.next().await? {
             for binding in &page {
-                if goes(binding) { go.add(binding) } else { stay.add(binding) }
+                if is_to_be_deleted(binding) { go.add(binding) } else { stay.add(binding) }
             }
         }
         Ok((go, stay))
     }
 
-    /// Deletes the RoleBindings of a namespace for which `goes` holds, until two lists in a row have
-    /// none. Adds those that were deleted to a text, also if others could not be deleted.
+    /// Deletes the RoleBindings of a namespace for which `is_to_be_deleted` holds, until two lists
+    /// in a row have none. Adds those that were deleted to a text, also if others could not be
+    /// deleted.
     ///
     /// # Errors
-    /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings again and again.
+    /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings repeatedly.
     pub async fn delete_bindings_from_before(
         &self,
         namespace: &str,
-        goes: impl Fn(&RoleBinding) -> bool,
-        deleted: &mut BindingsText,
+        is_to_be_deleted: impl Fn(&RoleBinding) -> bool,
+        deleted: &mut BindingsDescription,
     ) -> Result<(), ClusterError> {
         let mut empty_lists = 0;
         for round in 0..MAX_ROUNDS {
             if round > 0 {
                 tokio::time::sleep(ROUND_INTERVAL).await;
             }
-            if self.delete_listed_bindings(namespace, &goes, deleted).await? > 0 {
+            if self.delete_listed_bindings(namespace, &is_to_be_deleted, deleted).await? > 0 {
                 empty_lists = 0;
                 continue;
             }
@@ -243,12 +245,12 @@ impl Cluster {
     async fn delete_listed_bindings(
         &self,
         namespace: &str,
-        goes: &impl Fn(&RoleBinding) -> bool,
-        deleted: &mut BindingsText,
+        is_to_be_deleted: &impl Fn(&RoleBinding) -> bool,
+        deleted: &mut BindingsDescription,
     ) -> Result<usize, ClusterError> {
         let (mut number, mut pages) = (0, self.bindings_in(namespace));
         while let Some(mut page) = pages.next().await? {
-            page.retain(goes);
+            page.retain(is_to_be_deleted);
             number += page.len();
             let deletions: Vec<_> = page
                 .into_iter()
@@ -277,7 +279,7 @@ impl Cluster {
     /// no more than a page is in memory.
     fn bindings_in(&self, namespace: &str) -> Pages<RoleBinding> {
         let selected = ListParams::default();
-        Pages::new::<RoleBinding>(self.client(), Form::Full, selected)
+        Pages::new::<RoleBinding>(self.client(), Representation::Full, selected)
             .in_namespace::<RoleBinding>(namespace)
     }
 
@@ -339,7 +341,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let text = |bindings: &[RoleBinding]| BindingsText::of(bindings).to_string();
+        let text = |bindings: &[RoleBinding]| BindingsDescription::of(bindings).to_string();
         assert_eq!(text(&[]), "none");
         // The second entry is a part of the first one.
         let part = [binding("x\"a"), binding("a")];
@@ -378,7 +380,11 @@ mod tests {
             (json!([{"kind": "ServiceAccount", "namespace": "tenant-solar", "name": "m"}]), true),
             (json!([{"kind": "ServiceAccount", "name": "robot"}]), true),
         ] {
-            assert_eq!(binds_outsiders(&binding(subjects.clone())), expected, "{subjects}");
+            assert_eq!(
+                grants_to_other_namespaces(&binding(subjects.clone())),
+                expected,
+                "{subjects}"
+            );
         }
     }
 }

@@ -120,11 +120,11 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::create_or_verify`], but a quota or limit range of the workspace with another
+    /// Like [`Cluster::create_or_verify`], but a quota or limit range of the workspace with another
     /// spec is accepted, because an administrator may have changed it.
     ///
     /// # Errors
-    /// As [`Cluster::create_or_verify`].
+    /// See [`Cluster::create_or_verify`].
     pub async fn create_or_accept(&self, object: &Object) -> Result<EnsuredObject, ClusterError> {
         let (ensured, difference) = self.create_or_compare(object).await?;
         match difference {

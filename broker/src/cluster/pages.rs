@@ -26,9 +26,9 @@ pub(super) const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// to six times as much in JSON.
 pub(super) const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 
-/// What the API server sends of each object.
+/// Representation of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Representation {
     Full,
     /// `PartialObjectMetadata`.
     Metadata,
@@ -61,7 +61,7 @@ impl<T> Encoding<T> {
 pub(super) struct Pages<T> {
     client: Client,
     path: String,
-    form: Form,
+    representation: Representation,
     selected: ListParams,
     size: PageSize,
     is_complete: bool,
@@ -70,29 +70,43 @@ pub(super) struct Pages<T> {
 
 impl<T: DeserializeOwned + Send + 'static> Pages<T> {
     /// A list of all selected objects of a kind, in all namespaces, in JSON.
-    pub(super) fn new<K>(client: Client, form: Form, selected: ListParams) -> Self
+    pub(super) fn new<K>(
+        client: Client,
+        representation: Representation,
+        selected: ListParams,
+    ) -> Self
     where
         K: Resource<DynamicType = ()>,
     {
-        Self::of_encoding::<K>(client, form, selected, Encoding::Json(decode_json))
+        Self::of_encoding::<K>(client, representation, selected, Encoding::Json(decode_json))
     }
 }
 
 impl<T: Message + Default + fmt::Debug + 'static> Pages<T> {
-    /// As [`Self::new`], in Protobuf, which costs the API server and the broker less. `T` is the message
-    /// of an object, of which it may declare a part. Custom resources are not served in Protobuf.
-    pub(super) fn protobuf<K>(client: Client, form: Form, selected: ListParams) -> Self
+    /// Like [`Self::new`], in Protobuf, which costs the API server and the broker less. `T` is the
+    /// message of an object, of which it may declare a part. Custom resources are not served in
+    /// Protobuf.
+    pub(super) fn protobuf<K>(
+        client: Client,
+        representation: Representation,
+        selected: ListParams,
+    ) -> Self
     where
         K: Resource<DynamicType = ()>,
     {
-        Self::of_encoding::<K>(client, form, selected, Encoding::Protobuf(decode_protobuf))
+        Self::of_encoding::<K>(
+            client,
+            representation,
+            selected,
+            Encoding::Protobuf(decode_protobuf),
+        )
     }
 }
 
 impl<T: Send + 'static> Pages<T> {
     fn of_encoding<K>(
         client: Client,
-        form: Form,
+        representation: Representation,
         selected: ListParams,
         encoding: Encoding<T>,
     ) -> Self
@@ -102,7 +116,7 @@ impl<T: Send + 'static> Pages<T> {
         Self {
             client,
             path: K::url_path(&(), None),
-            form,
+            representation,
             selected,
             size: PageSize::default(),
             is_complete: false,
@@ -130,7 +144,7 @@ impl<T: Send + 'static> Pages<T> {
         loop {
             let limit = self.size.limit();
             let max_bytes = if limit == 1 { MAX_OBJECT_BYTES } else { MAX_PAGE_BYTES };
-            if let Some(items) = self.read(self.form, limit, max_bytes).await? {
+            if let Some(items) = self.read(self.representation, limit, max_bytes).await? {
                 self.size.fits();
                 return Ok(Some(items));
             }
@@ -140,23 +154,28 @@ impl<T: Send + 'static> Pages<T> {
         }
     }
 
-    /// As [`Self::next`], but reads only the metadata of a page that is too large. That costs less
-    /// than to read its objects in smaller pages. The flag is true if the objects are complete.
+    /// Like [`Self::next`], but reads only the metadata of a page that is too large. That costs
+    /// less than to read its objects in smaller pages. The flag is true if the objects are
+    /// complete.
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// See [`Self::next`].
     pub(super) async fn next_or_metadata(&mut self) -> Result<Option<(Vec<T>, bool)>, kube::Error> {
         if self.is_complete {
             return Ok(None);
         }
-        if let Some(items) = self.read(self.form, self.size.limit(), MAX_PAGE_BYTES).await? {
+        if let Some(items) =
+            self.read(self.representation, self.size.limit(), MAX_PAGE_BYTES).await?
+        {
             self.size.fits();
             return Ok(Some((items, true)));
         }
         let mut limit = Some(self.size.limit());
         while let Some(at_most) = limit {
             limit = self.size.shrink();
-            if let Some(items) = self.read(Form::Metadata, at_most, MAX_OBJECT_BYTES).await? {
+            if let Some(items) =
+                self.read(Representation::Metadata, at_most, MAX_OBJECT_BYTES).await?
+            {
                 return Ok(Some((items, false)));
             }
         }
@@ -171,19 +190,20 @@ impl<T: Send + 'static> Pages<T> {
     /// Reads the next page, of at most `limit` objects; `None` if it has more than `max_bytes`.
     async fn read(
         &mut self,
-        form: Form,
+        representation: Representation,
         limit: u32,
         max_bytes: usize,
     ) -> Result<Option<Vec<T>>, kube::Error> {
         let (request, params) =
             (Request::new(self.path.clone()), self.selected.clone().limit(limit));
-        let request = match form {
-            Form::Full => request.list(&params),
-            Form::Metadata => request.list_metadata(&params),
+        let request = match representation {
+            Representation::Full => request.list(&params),
+            Representation::Metadata => request.list_metadata(&params),
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         if let Encoding::Protobuf(_) = self.encoding {
-            let accepted = if form == Form::Full { PROTOBUF } else { PROTOBUF_METADATA };
+            let accepted =
+                if representation == Representation::Full { PROTOBUF } else { PROTOBUF_METADATA };
             request.headers_mut().insert(header::ACCEPT, accepted);
         }
         let response = self.client.send(request.map(Body::from)).await?;
@@ -277,12 +297,12 @@ mod tests {
     }
 
     fn pages_of(server: &StubApiServer) -> Pages<Metadata> {
-        Pages::new::<Namespace>(server.client(), Form::Full, ListParams::default())
+        Pages::new::<Namespace>(server.client(), Representation::Full, ListParams::default())
     }
 
     /// Limits of the pages that were read in a form.
-    fn limits_of(server: &StubApiServer, form: Form) -> Vec<usize> {
-        let is_metadata = form == Form::Metadata;
+    fn limits_of(server: &StubApiServer, representation: Representation) -> Vec<usize> {
+        let is_metadata = representation == Representation::Metadata;
         let requests = server.requests();
         let of_form = requests.iter().filter(|request| request.is_for_metadata() == is_metadata);
         of_form.map(|request| request.number("limit")).collect()
@@ -303,7 +323,7 @@ mod tests {
         let all: Vec<String> = (0..1207).map(|number| number.to_string()).collect();
         assert_eq!(found, all);
         assert!(pages.is_complete() && pages.next().await.unwrap().is_none());
-        let limits = limits_of(&server, Form::Full);
+        let limits = limits_of(&server, Representation::Full);
         assert_eq!(limits[..4], [500, 500, 50, 50], "{limits:?}");
         assert!(limits.contains(&1), "{limits:?}");
 
@@ -311,7 +331,7 @@ mod tests {
         let server = with_sizes([MAX_OBJECT_BYTES]);
         let error = pages_of(&server).next().await.err().unwrap().to_string();
         assert!(error.contains("an object is too large"), "{error}");
-        assert_eq!(limits_of(&server, Form::Full), [500, 50, 5, 1]);
+        assert_eq!(limits_of(&server, Representation::Full), [500, 50, 5, 1]);
     }
 
     #[derive(Message, PartialEq)]
@@ -349,7 +369,7 @@ mod tests {
             found.extend(names(page));
         }
         assert_eq!(found.len(), 502);
-        assert_eq!(limits_of(&server, Form::Full), [500, 500]);
-        assert_eq!(limits_of(&server, Form::Metadata), [500]);
+        assert_eq!(limits_of(&server, Representation::Full), [500, 500]);
+        assert_eq!(limits_of(&server, Representation::Metadata), [500]);
     }
 }

@@ -72,7 +72,7 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..text.len() - suffix.len()], suffix)
 }
 
-/// What a suffix multiplies a number with, to get units of 10⁻⁹: `factor` times a power of ten.
+/// Factor of a suffix, to get units of 10⁻⁹: `factor` times a power of ten.
 struct Multiplier {
     factor: i128,
     power_of_ten: i32,

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Cluster, ClusterError,
-    pages::{Form, Pages},
+    pages::{Pages, Representation},
     revoke::segment,
 };
 
@@ -26,11 +26,11 @@ impl Cluster {
         self.list_selected(label, value, |_| true).await
     }
 
-    /// As [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped with
-    /// their page, so any number of them does not fill the memory.
+    /// Like [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped
+    /// with their page, so any number of them does not fill the memory.
     ///
     /// # Errors
-    /// As [`Self::list_with_label`].
+    /// See [`Self::list_with_label`].
     pub async fn list_selected<K>(
         &self,
         label: &str,
@@ -44,11 +44,11 @@ impl Cluster {
         Ok(selected.unwrap_or_default())
     }
 
-    /// As [`Self::list_selected`]. `None` if there are more than `max_others` objects that `keep`
+    /// Like [`Self::list_selected`]. `None` if there are more than `max_others` objects that `keep`
     /// refuses: others may have made any number of them, and the list takes as long.
     ///
     /// # Errors
-    /// As [`Self::list_with_label`].
+    /// See [`Self::list_with_label`].
     pub async fn list_selected_within<K>(
         &self,
         label: &str,
@@ -63,11 +63,11 @@ impl Cluster {
         list_within(self.client(), &format!("{label}={value}"), max_others, select).await
     }
 
-    /// As [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
+    /// Like [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
     /// dropped with the page.
     ///
     /// # Errors
-    /// As [`Self::list_with_label`].
+    /// See [`Self::list_with_label`].
     pub async fn list_mapped<K>(
         &self,
         label: &str,
@@ -114,7 +114,7 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
 {
     let selected = ListParams::default().labels(selector);
-    let mut pages: Pages<K> = Pages::new::<K>(client, Form::Full, selected);
+    let mut pages: Pages<K> = Pages::new::<K>(client, Representation::Full, selected);
     let (mut objects, mut others) = (Vec::new(), 0);
     while let Some(page) = pages.next().await? {
         let (listed, kept) = (page.len(), objects.len());

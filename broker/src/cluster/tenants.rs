@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use super::{
     Cluster, ClusterError,
-    pages::{Form, Metadata, Pages},
+    pages::{Metadata, Pages, Representation},
 };
 
 /// A RoleBinding that a delete request would not remove at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldBinding {
+pub struct BindingWithFinalizers {
     /// Namespace of the RoleBinding.
     pub namespace: String,
     /// Name of the RoleBinding.
@@ -27,14 +27,19 @@ impl Cluster {
     ///
     /// # Errors
     /// The request failed.
-    pub async fn held_bindings(&self) -> Result<Vec<HeldBinding>, ClusterError> {
+    pub async fn bindings_with_finalizers(
+        &self,
+    ) -> Result<Vec<BindingWithFinalizers>, ClusterError> {
         let mut held = Vec::new();
         self.list_metadata::<RoleBinding>(&ListParams::default(), |metadata| {
             let is_held = metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty())
                 || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty());
             let namespace = metadata.namespace.unwrap_or_default();
             if is_held && is_tenant(&namespace) {
-                held.push(HeldBinding { namespace, name: metadata.name.unwrap_or_default() });
+                held.push(BindingWithFinalizers {
+                    namespace,
+                    name: metadata.name.unwrap_or_default(),
+                });
             }
         })
         .await?;
@@ -81,7 +86,7 @@ impl Cluster {
         K: Resource<DynamicType = ()>,
     {
         let mut pages: Pages<Metadata> =
-            Pages::new::<K>(self.client(), Form::Metadata, selected.clone());
+            Pages::new::<K>(self.client(), Representation::Metadata, selected.clone());
         while let Some(page) = pages.next().await? {
             for object in page {
                 visit(object.metadata);

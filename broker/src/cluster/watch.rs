@@ -27,25 +27,25 @@ const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Watched<T> {
-    /// A list of all objects begins, which may fail. [`Self::Listed`] ends it.
-    Listing,
+pub enum WatchEvent<T> {
+    /// A list of all objects begins, which may fail. [`Self::InitDone`] ends it.
+    Init,
     /// The object was there when the watch began, or was created or changed since.
-    Changed(T),
+    Apply(T),
     /// The object was deleted.
-    Deleted(T),
-    /// All objects that exist were passed since [`Self::Listing`]. Others that were passed before
+    Delete(T),
+    /// All objects that exist were passed since [`Self::Init`]. Others that were passed before
     /// that do not exist any more.
-    Listed,
+    InitDone,
 }
 
-impl<T> Watched<T> {
-    fn map<U>(self, change: impl FnOnce(T) -> U) -> Watched<U> {
+impl<T> WatchEvent<T> {
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> WatchEvent<U> {
         match self {
-            Self::Listing => Watched::Listing,
-            Self::Changed(object) => Watched::Changed(change(object)),
-            Self::Deleted(object) => Watched::Deleted(change(object)),
-            Self::Listed => Watched::Listed,
+            Self::Init => WatchEvent::Init,
+            Self::Apply(object) => WatchEvent::Apply(change(object)),
+            Self::Delete(object) => WatchEvent::Delete(change(object)),
+            Self::InitDone => WatchEvent::InitDone,
         }
     }
 }
@@ -57,16 +57,17 @@ impl Cluster {
     pub async fn watch_labelled<K>(
         &self,
         selector: &str,
-        mut visit: impl FnMut(Watched<ObjectMeta>) + Send,
+        mut on_event: impl FnMut(WatchEvent<ObjectMeta>) + Send,
     ) -> ClusterError
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
-        let visit = |event: Watched<PartialObjectMeta<K>>| visit(event.map(|it| it.metadata));
+        let on_event =
+            |event: WatchEvent<PartialObjectMeta<K>>| on_event(event.map(|it| it.metadata));
         let config =
             Config { page_size: Some(page_size::watched::<K>()), ..config(Some(selector)) };
-        follow(api, config, visit).await
+        forward_events(api, config, on_event).await
     }
 
     /// Watches all objects of a custom resource, until the watch fails.
@@ -74,19 +75,20 @@ impl Cluster {
     pub async fn watch_custom(
         &self,
         resource: &CustomResource,
-        visit: impl FnMut(Watched<DynamicObject>) + Send,
+        on_event: impl FnMut(WatchEvent<DynamicObject>) + Send,
     ) -> ClusterError {
         let api: Api<DynamicObject> = Api::all_with(self.watch_client(), resource.api_resource());
-        follow(api, Config { page_size: Some(CUSTOM_PAGE_SIZE), ..config(None) }, visit).await
+        forward_events(api, Config { page_size: Some(CUSTOM_PAGE_SIZE), ..config(None) }, on_event)
+            .await
     }
 
     /// Watches all ResourceQuotas that carry a label, until the watch fails.
     pub async fn watch_quotas(
         &self,
         label: &str,
-        visit: impl FnMut(Watched<ResourceQuota>) + Send,
+        on_event: impl FnMut(WatchEvent<ResourceQuota>) + Send,
     ) -> ClusterError {
-        follow(Api::all(self.watch_client()), config(Some(label)), visit).await
+        forward_events(Api::all(self.watch_client()), config(Some(label)), on_event).await
     }
 }
 
@@ -100,10 +102,10 @@ fn config(label: Option<&str>) -> Config {
 
 /// Passes the events of a watch until it fails in a way that the same credential or resource will
 /// not mend.
-async fn follow<K>(
+async fn forward_events<K>(
     api: Api<K>,
     config: Config,
-    mut visit: impl FnMut(Watched<K>) + Send,
+    mut on_event: impl FnMut(WatchEvent<K>) + Send,
 ) -> ClusterError
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -112,13 +114,13 @@ where
     loop {
         match events.next().await {
             Some(Ok(Event::InitApply(object) | Event::Apply(object))) => {
-                visit(Watched::Changed(object));
+                on_event(WatchEvent::Apply(object));
             }
-            Some(Ok(Event::Delete(object))) => visit(Watched::Deleted(object)),
-            Some(Ok(Event::InitDone)) => visit(Watched::Listed),
-            Some(Ok(Event::Init)) => visit(Watched::Listing),
+            Some(Ok(Event::Delete(object))) => on_event(WatchEvent::Delete(object)),
+            Some(Ok(Event::InitDone)) => on_event(WatchEvent::InitDone),
+            Some(Ok(Event::Init)) => on_event(WatchEvent::Init),
             Some(Err(error)) => {
-                if let Some(error) = lasting(error) {
+                if let Some(error) = persistent_error(error) {
                     return error;
                 }
                 tokio::time::sleep(RESUME_INTERVAL).await;
@@ -129,7 +131,7 @@ where
 }
 
 /// The error of a watch, unless the next request continues the watch or begins it anew.
-fn lasting(error: watcher::Error) -> Option<ClusterError> {
+fn persistent_error(error: watcher::Error) -> Option<ClusterError> {
     match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
             Some(error.into())
@@ -160,16 +162,16 @@ mod tests {
             watcher::Error::WatchError(status(410)),
             watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded),
         ] {
-            assert!(lasting(error).is_none());
+            assert!(persistent_error(error).is_none());
         }
         let unauthorized = kube::Error::Api(status(401));
-        let error = lasting(watcher::Error::WatchStartFailed(unauthorized));
+        let error = persistent_error(watcher::Error::WatchStartFailed(unauthorized));
         assert!(matches!(error, Some(ClusterError::Refused(_))), "{error:?}");
         let not_served = kube::Error::Api(status(404));
-        let error = lasting(watcher::Error::InitialListFailed(not_served));
+        let error = persistent_error(watcher::Error::InitialListFailed(not_served));
         assert!(matches!(error, Some(ClusterError::NotFound(_))), "{error:?}");
         for error in [watcher::Error::WatchError(status(403)), watcher::Error::NoResourceVersion] {
-            assert!(lasting(error).is_some());
+            assert!(persistent_error(error).is_some());
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Config, Faults, audit, cluster, connector, issuer, tls, workload};
+use super::{Config, ConfigErrors, audit, cluster, connector, issuer, tls, workload};
 
 /// The token of a pod's ServiceAccount, in the folder where kubelets mount it.
 const POD_TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -13,7 +13,7 @@ impl Config {
     ///
     /// # Errors
     /// All faults together.
-    pub fn check_files(&self) -> Result<(), Faults> {
+    pub fn check_files(&self) -> Result<(), ConfigErrors> {
         let mut faults = Vec::new();
         match &self.cluster.kubeconfig {
             Some(path) => check(&mut faults, cluster::KUBECONFIG.key, path),
@@ -64,7 +64,7 @@ impl Config {
         if let Some(path) = &self.audit.known_keys_file {
             check(&mut faults, audit::KNOWN_KEYS_FILE.key, path);
         }
-        Faults::into_result(faults)
+        ConfigErrors::into_result(faults)
     }
 
     /// Whether the broker generates the issuer's signing key itself.

@@ -5,60 +5,60 @@ use super::{
     declaration::{Declaration, Setting},
     parse::within,
 };
-use crate::base::{rate_limit::RateLimitSettings, throttle::Allowance};
+use crate::base::{rate_limit::RateLimitSettings, throttle::WindowQuota};
 
-pub(super) const INIT_PER_HOUR: Setting<Allowance> = Setting::new(
+pub(super) const INIT_PER_HOUR: Setting<WindowQuota> = Setting::new(
     "limits.init_per_hour",
     "20",
     per_hour::<10_000>,
     "Calls of POST /workspaces/init per user and hour.",
 );
-pub(super) const SIGN_IN_FAILURES_PER_ACCOUNT: Setting<Allowance> = Setting::new(
+pub(super) const SIGN_IN_FAILURES_PER_ACCOUNT: Setting<WindowQuota> = Setting::new(
     "limits.sign_in_failures_per_account",
     "10",
     per_five_minutes::<10_000>,
     "Failed sign-ins per account in five minutes, counted for each address on its own, and for \
      each browser that signed in before.",
 );
-pub(super) const SIGN_IN_FAILURES_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const SIGN_IN_FAILURES_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.sign_in_failures_per_address",
     "50",
     per_five_minutes::<100_000>,
     "Failed sign-ins per address in five minutes; wrong passwords and refused sign-ins at \
      providers are counted apart.",
 );
-pub(super) const SIGN_IN_FAILURES_EVERYWHERE: Setting<Allowance> = Setting::new(
+pub(super) const SIGN_IN_FAILURES_EVERYWHERE: Setting<WindowQuota> = Setting::new(
     "limits.sign_in_failures_everywhere",
     "100",
     per_hour::<100_000>,
     "Failed sign-ins per account in an hour, from all addresses; sign-ins in browsers that signed \
      in before are not limited by it.",
 );
-pub(super) const SIGN_INS_BEGUN_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const SIGN_INS_BEGUN_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.sign_ins_begun_per_address",
     "600",
     per_five_minutes::<100_000>,
     "Started sign-ins per address in five minutes, finished or not.",
 );
-pub(super) const DEVICE_CODES_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const DEVICE_CODES_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.device_codes_per_address",
     "60",
     per_five_minutes::<100_000>,
     "Requested device codes per address in five minutes.",
 );
-pub(super) const USER_CODE_FAILURES_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const USER_CODE_FAILURES_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.user_code_failures_per_address",
     "20",
     per_five_minutes::<100_000>,
     "Wrong user codes per address in five minutes.",
 );
-pub(super) const REGISTRATIONS_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const REGISTRATIONS_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.registrations_per_address",
     "10",
     per_hour::<100_000>,
     "Registrations of accounts per address in an hour.",
 );
-pub(super) const EXCHANGES_PER_ADDRESS: Setting<Allowance> = Setting::new(
+pub(super) const EXCHANGES_PER_ADDRESS: Setting<WindowQuota> = Setting::new(
     "limits.exchanges_per_address",
     "600",
     per_five_minutes::<1_000_000>,
@@ -110,11 +110,11 @@ pub(super) fn unauthenticated(s: &mut Settings) -> RateLimitSettings {
 }
 
 /// From one use to `MAX` uses in an hour.
-fn per_hour<const MAX: u32>(text: &str) -> Result<Allowance, String> {
-    within::<1, MAX>(text).map(|count| Allowance { count, window_seconds: 3600 })
+fn per_hour<const MAX: u32>(text: &str) -> Result<WindowQuota, String> {
+    within::<1, MAX>(text).map(|count| WindowQuota { count, window_seconds: 3600 })
 }
 
 /// From one use to `MAX` uses in five minutes.
-fn per_five_minutes<const MAX: u32>(text: &str) -> Result<Allowance, String> {
-    within::<1, MAX>(text).map(|count| Allowance { count, window_seconds: 300 })
+fn per_five_minutes<const MAX: u32>(text: &str) -> Result<WindowQuota, String> {
+    within::<1, MAX>(text).map(|count| WindowQuota { count, window_seconds: 300 })
 }

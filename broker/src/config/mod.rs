@@ -39,14 +39,14 @@ use std::{net::SocketAddr, path::PathBuf};
 use url::Url;
 
 pub use reference::reference;
-pub use settings::{Faults, Settings};
+pub use settings::{ConfigErrors, Settings};
 
 use crate::{
     audit::AuditSettings,
-    base::{db::Location, rate_limit, telemetry::LogFormat, throttle::Allowance},
+    base::{db::Location, rate_limit, telemetry::LogFormat, throttle::WindowQuota},
     cluster::ClusterSettings,
     http::TrustedProxies,
-    identity::{BrowserSessions, PersonRules},
+    identity::{BrowserSessions, RbacUserRules},
     install::{ModelServicesParameters, Parameters},
     issuer::IssuerSettings,
     model_services::ModelServicesSettings,
@@ -82,11 +82,11 @@ pub struct Config {
     /// Tenants of several people with several namespaces.
     pub tenants: TenantSettings,
     /// How people are named in Tenants.
-    pub person_rules: PersonRules,
+    pub rbac_user_rules: RbacUserRules,
     /// The tiers of workspaces by name.
     pub tiers: Tiers,
     /// Rate limit of `init` per user.
-    pub init_limit: Allowance,
+    pub init_limit: WindowQuota,
     /// Rate limits of requests without a known session.
     pub unauthenticated: rate_limit::RateLimitSettings,
     /// Time that requests in flight have to finish when the broker stops, in seconds.
@@ -98,7 +98,7 @@ pub struct Config {
     /// Interval of drift detection, in seconds.
     pub drift_seconds: u32,
     /// Whether the gateway synthesizes responses to `get namespaces` and self-reviews.
-    pub gateway_own_answers: bool,
+    pub gateway_synthesizes_responses: bool,
     /// The embedded OpenID provider.
     pub issuer: IssuerSettings,
     /// Keys and retention of the audit trail.
@@ -125,7 +125,7 @@ impl Config {
     ///
     /// # Errors
     /// All faults together.
-    pub fn from_settings(mut settings: Settings) -> Result<Self, Faults> {
+    pub fn from_settings(mut settings: Settings) -> Result<Self, ConfigErrors> {
         let config = Self::read(&mut settings);
         settings.finish().map(|()| config)
     }
@@ -135,7 +135,7 @@ impl Config {
     ///
     /// # Errors
     /// The setting has a fault.
-    pub fn operator_listen(mut settings: Settings) -> Result<SocketAddr, Faults> {
+    pub fn operator_listen(mut settings: Settings) -> Result<SocketAddr, ConfigErrors> {
         let address = general::OPERATOR_LISTEN.read(&mut settings);
         settings.faults_so_far().map(|()| address)
     }
@@ -155,7 +155,7 @@ impl Config {
         for connector in issuer.connectors.values_mut() {
             connector.keep_groups = tenants.enabled;
         }
-        let person_rules = tenants::person_rules(s, &tenants.everybody, &issuer.connectors);
+        let rbac_user_rules = tenants::rbac_user_rules(s, &tenants.everybody, &issuer.connectors);
         Self {
             browser: frontends::browser(s, &public_url),
             model_services: model_services::read(s, [listen, operator_listen]),
@@ -172,7 +172,7 @@ impl Config {
             log_format: log::FORMAT.read(s),
             cluster: cluster::read(s),
             tenants,
-            person_rules,
+            rbac_user_rules,
             tiers: tier::tiers(s),
             init_limit: limits::INIT_PER_HOUR.read(s),
             unauthenticated: limits::unauthenticated(s),
@@ -180,7 +180,7 @@ impl Config {
             sweep_seconds: general::SWEEP_SECONDS.read(s),
             trusted_proxies: general::TRUSTED_PROXIES.read(s),
             drift_seconds: general::DRIFT_SECONDS.read(s),
-            gateway_own_answers: gateway::OWN_ANSWERS.read(s),
+            gateway_synthesizes_responses: gateway::OWN_ANSWERS.read(s),
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::issuer::connector::ClientSecret;
 
-    fn config(toml: &str, environment: &[(&str, &str)]) -> Result<Config, Faults> {
+    fn config(toml: &str, environment: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
         let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         Config::from_settings(Settings::load(Some(("test.toml", toml)), environment, &[])?)
     }

@@ -182,7 +182,7 @@ mod tests {
     fn no_setting_has_the_name_of_a_services_variable() {
         for (key, _) in declarations() {
             let rest = key.replace('.', "__").to_uppercase();
-            assert!(service_variables::forms(&rest).is_empty(), "{key} may be ignored");
+            assert!(service_variables::kinds_of(&rest).is_empty(), "{key} may be ignored");
         }
     }
 

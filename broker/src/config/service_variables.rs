@@ -10,7 +10,7 @@ const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
 /// The value that a kubelet writes into a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form<'a> {
+pub(super) enum VariableKind<'a> {
     /// The Service's IP address.
     Address,
     /// The number of a port; this one, if the name contains it.
@@ -26,7 +26,7 @@ pub(super) enum Form<'a> {
 ///
 /// Both name and value must have the kubelet's form, so that a misspelt setting remains a fault.
 pub(super) fn is_service_variable(rest: &str, value: &str) -> bool {
-    forms(rest).into_iter().any(|form| form.matches(value))
+    kinds_of(rest).into_iter().any(|kind| kind.matches(value))
 }
 
 /// The forms that a kubelet's value can have in a variable of this name; empty if the name is none
@@ -36,7 +36,7 @@ pub(super) fn is_service_variable(rest: &str, value: &str) -> bool {
 /// A name with `__` has no form, because it is the key of a table: a condition of a workload
 /// (`workloads.NAME.rules.RULE.claims.CLAIM`), whose names people choose, must never be ignored. A
 /// Service with `--` in its name is therefore not recognised.
-pub(super) fn forms(rest: &str) -> Vec<Form<'_>> {
+pub(super) fn kinds_of(rest: &str) -> Vec<VariableKind<'_>> {
     let fields: Vec<&str> = rest.split('_').collect();
     let is_plain = |field: &&str| {
         !field.is_empty() && field.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
@@ -44,42 +44,42 @@ pub(super) fn forms(rest: &str) -> Vec<Form<'_>> {
     if !fields.iter().all(is_plain) {
         return Vec::new();
     }
-    let mut forms = Vec::new();
+    let mut kinds = Vec::new();
     if fields.ends_with(&["SERVICE", "HOST"]) {
-        forms.push(Form::Address);
+        kinds.push(VariableKind::Address);
     }
     // A port's name may follow.
     if fields.windows(2).any(|pair| pair == ["SERVICE", "PORT"]) {
-        forms.push(Form::Port(None));
+        kinds.push(VariableKind::Port(None));
     }
     if fields.ends_with(&["PORT"]) {
-        forms.push(Form::Link(None));
+        kinds.push(VariableKind::Link(None));
     }
     let numbered = match fields.as_slice() {
         [.., "PORT", port, protocol] => Some((*port, *protocol, "")),
         [.., "PORT", port, protocol, field] => Some((*port, *protocol, *field)),
         _ => None,
     };
-    forms.extend(numbered.and_then(|(port, protocol, field)| numbered_form(port, protocol, field)));
-    forms
+    kinds.extend(numbered.and_then(|(port, protocol, field)| numbered_kind(port, protocol, field)));
+    kinds
 }
 
 /// The form of `…_PORT_<port>_<protocol>[_<part>]`.
-fn numbered_form<'a>(port: &str, protocol: &'a str, field: &str) -> Option<Form<'a>> {
+fn numbered_kind<'a>(port: &str, protocol: &'a str, field: &str) -> Option<VariableKind<'a>> {
     let port: u16 = port.parse().ok()?;
     if !PROTOCOLS.contains(&protocol) {
         return None;
     }
     match field {
-        "" => Some(Form::Link(Some((protocol, port)))),
-        "PROTO" => Some(Form::Protocol(protocol)),
-        "PORT" => Some(Form::Port(Some(port))),
-        "ADDR" => Some(Form::Address),
+        "" => Some(VariableKind::Link(Some((protocol, port)))),
+        "PROTO" => Some(VariableKind::Protocol(protocol)),
+        "PORT" => Some(VariableKind::Port(Some(port))),
+        "ADDR" => Some(VariableKind::Address),
         _ => None,
     }
 }
 
-impl Form<'_> {
+impl VariableKind<'_> {
     fn matches(self, value: &str) -> bool {
         match self {
             Self::Address => value.parse::<IpAddr>().is_ok(),

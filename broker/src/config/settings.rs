@@ -19,16 +19,16 @@ struct Value {
 
 /// The faults of a configuration: one line for each, never with a value that may be secret.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<String>);
+pub struct ConfigErrors(Vec<String>);
 
-impl Faults {
+impl ConfigErrors {
     /// `Ok` if there are no faults.
     pub(super) fn into_result(faults: Vec<String>) -> Result<(), Self> {
         if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0.len();
         let faults = if count == 1 { "a fault".to_owned() } else { format!("{count} faults") };
@@ -37,7 +37,7 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigErrors {}
 
 /// All settings by dotted key. Collects faults while it is read.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Settings {
         file: Option<(&str, &str)>,
         environment: impl Iterator<Item = (String, String)>,
         arguments: &[String],
-    ) -> Result<Self, Faults> {
+    ) -> Result<Self, ConfigErrors> {
         let mut settings = Self::default();
         if let Some((name, text)) = file {
             match text.parse::<toml::Table>() {
@@ -69,7 +69,7 @@ impl Settings {
                         text.get(..span.start).unwrap_or_default().lines().count().max(1)
                     });
                     // Further faults would mislead, because nothing of the file was read.
-                    return Err(Faults(vec![format!("{name}:{line}: {}", error.message())]));
+                    return Err(ConfigErrors(vec![format!("{name}:{line}: {}", error.message())]));
                 }
             }
         }
@@ -155,15 +155,15 @@ impl Settings {
     ///
     /// # Errors
     /// All recorded faults.
-    pub(super) fn faults_so_far(self) -> Result<(), Faults> {
-        Faults::into_result(self.faults)
+    pub(super) fn faults_so_far(self) -> Result<(), ConfigErrors> {
+        ConfigErrors::into_result(self.faults)
     }
 
     /// Ends the reading. Keys that were not read are unknown settings.
     ///
     /// # Errors
     /// All recorded faults.
-    pub(super) fn finish(mut self) -> Result<(), Faults> {
+    pub(super) fn finish(mut self) -> Result<(), ConfigErrors> {
         for (key, value) in &self.values {
             if !self.read.contains(key) {
                 self.faults.push(format!(
@@ -172,7 +172,7 @@ impl Settings {
                 ));
             }
         }
-        Faults::into_result(self.faults)
+        ConfigErrors::into_result(self.faults)
     }
 }
 

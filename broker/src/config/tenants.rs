@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cluster::ClusterList,
-    identity::{PersonRules, PersonRulesError, UserNameSource, is_subject_name},
+    identity::{RbacUserRules, RbacUserRulesError, UserNameSource, is_subject_name},
     issuer::connector::ConnectorSettings,
     tenant::{ClusterRoleName, TenantSettings},
 };
@@ -122,7 +122,7 @@ pub(super) const SETTINGS: &[&dyn Declaration] = &[
     &USER_PREFIX,
 ];
 
-/// Where the names of people come from.
+/// Source of the names of people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UserClaim {
     Email,
@@ -151,11 +151,11 @@ pub(super) fn read(s: &mut Settings) -> TenantSettings {
 }
 
 /// Reads how people are named. The rules with a fault have no meaning.
-pub(super) fn person_rules(
+pub(super) fn rbac_user_rules(
     s: &mut Settings,
     everybody: &str,
     connectors: &BTreeMap<String, ConnectorSettings>,
-) -> PersonRules {
+) -> RbacUserRules {
     let claim = USER_CLAIM.read(s);
     let prefix = USER_PREFIX.read(s);
     let issuer = USER_ISSUER.read(s);
@@ -170,13 +170,13 @@ pub(super) fn person_rules(
             UserNameSource::Username { issuer: issuer_of(s, issuer, connectors) }
         }
     };
-    PersonRules::new(source, &prefix, everybody).unwrap_or_else(|error| {
+    RbacUserRules::new(source, &prefix, everybody).unwrap_or_else(|error| {
         let setting = match error {
-            PersonRulesError::Everybody => &EVERYBODY,
-            PersonRulesError::NoPrefix | PersonRulesError::Prefix => &USER_PREFIX,
+            RbacUserRulesError::Everybody => &EVERYBODY,
+            RbacUserRulesError::NoPrefix | RbacUserRulesError::Prefix => &USER_PREFIX,
         };
         setting.fault(s, &error.to_string());
-        PersonRules::default()
+        RbacUserRules::default()
     })
 }
 
@@ -272,7 +272,7 @@ mod tests {
     fn the_defaults_are_those_of_the_domain() {
         let config = config("").unwrap();
         assert_eq!(config.tenants, TenantSettings::default());
-        assert_eq!(config.person_rules, PersonRules::default());
+        assert_eq!(config.rbac_user_rules, RbacUserRules::default());
     }
 
     #[test]
@@ -297,8 +297,8 @@ mod tests {
             cluster_lists: vec![ClusterList::Nodes, ClusterList::StorageClasses],
         };
         assert_eq!(config.tenants, expected);
-        let rules = PersonRules::new(UserNameSource::Email, "", "staff").unwrap();
-        assert_eq!(config.person_rules, rules);
+        let rules = RbacUserRules::new(UserNameSource::Email, "", "staff").unwrap();
+        assert_eq!(config.rbac_user_rules, rules);
     }
 
     #[test]
@@ -330,13 +330,13 @@ mod tests {
         let by_username = "[tenants]\nuser_claim = 'username'\nuser_prefix = 'sso:'\n";
         let rules = |issuer: &str| {
             let source = UserNameSource::Username { issuer: issuer.to_owned() };
-            PersonRules::new(source, "sso:", "projectcapsule.dev").unwrap()
+            RbacUserRules::new(source, "sso:", "projectcapsule.dev").unwrap()
         };
         let of_only = config(&format!("{by_username}{CONNECTOR}")).unwrap();
-        assert_eq!(of_only.person_rules, rules("https://a.example.com"));
+        assert_eq!(of_only.rbac_user_rules, rules("https://a.example.com"));
         let named = format!("{by_username}user_issuer = 'https://b.example.com'\n");
         let of_named = config(&format!("{named}{CONNECTOR}{SECOND}")).unwrap();
-        assert_eq!(of_named.person_rules, rules("https://b.example.com"));
+        assert_eq!(of_named.rbac_user_rules, rules("https://b.example.com"));
         for (toml, reason) in [
             (by_username.to_owned(), "exactly one connector"),
             (format!("{by_username}{CONNECTOR}{SECOND}"), "exactly one connector"),

@@ -113,7 +113,7 @@ impl Credentials {
             credential_id: Some(credential_id.clone()),
             ..caller.event(action)
         };
-        let entry = ledger::Entry {
+        let entry = ledger::LedgerEntry {
             credential_id: credential_id.clone(),
             workspace_id,
             user_id: caller.user_id(),

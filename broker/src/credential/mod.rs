@@ -90,7 +90,7 @@ impl Credentials {
         Self { db, workspaces, clusters, ledger, clock, metrics, bind }
     }
 
-    /// The same service on another share of the database connections. The ledger stays the same.
+    /// The same service on another pool of database connections. The ledger stays the same.
     #[must_use]
     pub fn with_db(&self, db: &Db) -> Self {
         Self { db: db.clone(), workspaces: self.workspaces.with_db(db), ..self.clone() }

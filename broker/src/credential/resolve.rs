@@ -42,7 +42,7 @@ pub struct Issuance {
     /// The session that requested it.
     pub session: Session,
     /// Audit row of the issuance; `None` once retention has deleted it.
-    pub audit: Option<audit::Row>,
+    pub audit: Option<audit::TrailRow>,
 }
 
 /// The session that requested the credential.
@@ -146,9 +146,9 @@ impl std::fmt::Display for Issuance {
         line("workspace", &self.workspace_id)?;
         line("namespace", &self.namespace)?;
         line("issued", &format!("{} until {}", self.issued_at, self.expires_at))?;
-        line("by", &or_none(audit.map(audit::Row::action).as_ref()))?;
-        line("from", &or_none(audit.and_then(audit::Row::ip_address).as_ref()))?;
-        line("request", &or_none(audit.and_then(audit::Row::request_id).as_ref()))?;
+        line("by", &or_none(audit.map(audit::TrailRow::action).as_ref()))?;
+        line("from", &or_none(audit.and_then(audit::TrailRow::ip_address).as_ref()))?;
+        line("request", &or_none(audit.and_then(audit::TrailRow::request_id).as_ref()))?;
         let session = &self.session;
         line("session", &session.id)?;
         line("  client", &or_none(session.client_id.as_ref()))?;

@@ -62,13 +62,13 @@ impl World {
         })
     }
 
-    fn entry(&self, id: &str, secret: Option<&str>) -> ledger::Entry {
+    fn entry(&self, id: &str, secret: Option<&str>) -> ledger::LedgerEntry {
         let event = audit::Event {
             credential_id: Some(id.to_owned()),
             ..audit::Event::success(Action::IssueCredential)
         };
         let now = self.storage.clock.now_ms();
-        ledger::Entry {
+        ledger::LedgerEntry {
             credential_id: id.to_owned(),
             workspace_id: self.workspace,
             user_id: self.owner.user_id(),
@@ -147,7 +147,8 @@ async fn the_list_has_live_credentials_newest_first_in_pages(on: On) {
     for id in ["a", "b"] {
         world.issued(id, None).await;
     }
-    let kubeconfig = ledger::Entry { kind: CredentialKind::Kubeconfig, ..world.entry("c", None) };
+    let kubeconfig =
+        ledger::LedgerEntry { kind: CredentialKind::Kubeconfig, ..world.entry("c", None) };
     world.credentials.ledger.record(kubeconfig).await.unwrap();
     world.storage.clock.advance(7_200_000 - 15);
     world.issued("d", Some("tenant-credential-d")).await;
@@ -290,7 +291,7 @@ async fn expired_unknown_and_foreign_credentials_are_refused_and_recorded(on: On
 
     let world = World::new(on).await;
     let other = world.storage.workspace(world.owner.user_id(), WorkspaceStatus::Provisioned).await;
-    let foreign = ledger::Entry { workspace_id: other, ..world.entry("foreign", None) };
+    let foreign = ledger::LedgerEntry { workspace_id: other, ..world.entry("foreign", None) };
     world.credentials.ledger.record(foreign).await.unwrap();
     for id in ["unknown", "foreign"] {
         assert!(matches!(world.revoke(id).await, Err(RevokeError::Unknown)), "{id}");

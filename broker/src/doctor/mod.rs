@@ -3,11 +3,11 @@
 //! changes nothing.
 
 mod database;
-mod facts;
 mod model_services;
 mod permissions;
 mod policy_checks;
 mod report;
+mod server_checks;
 mod tenant_objects;
 mod tenant_policy_checks;
 mod tenants;
@@ -37,8 +37,8 @@ async fn run_checks(
     clock: &Clock,
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
-    facts::server(cluster, clock, checks).await?;
-    facts::policies(cluster, parameters, checks).await?;
+    server_checks::server(cluster, clock, checks).await?;
+    server_checks::policies(cluster, parameters, checks).await?;
     permissions::needed(cluster, parameters, checks).await?;
     permissions::forbidden(cluster, parameters, checks).await?;
     policy_checks::run(cluster, parameters, clock, checks).await?;
@@ -60,5 +60,5 @@ async fn run_checks(
     if parameters.model_services.reads_cluster_domain {
         model_services::domain(cluster, checks).await;
     }
-    facts::tokens(cluster, clock, checks).await
+    server_checks::tokens(cluster, clock, checks).await
 }

@@ -12,7 +12,7 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 use super::{Check, tenants::MAX_NAMED};
 use crate::{
     base::error_chain,
-    cluster::{Cluster, ClusterError, DefinitionState, OwnRead, ReadClient, RequiredLabels},
+    cluster::{BrokerRead, Cluster, ClusterError, DefinitionState, ReadClient, RequiredLabels},
     install::Parameters,
     tenant::{ApiGroup, ProtectedNames, TenantName, role_binding_name},
 };
@@ -50,7 +50,7 @@ pub(super) async fn lists(cluster: &Cluster, parameters: &Parameters, checks: &m
     let nodes = BTreeSet::from([RequiredLabels::from([(NO_NODE.to_owned(), String::new())])]);
     for list in &parameters.tenants.cluster_lists {
         let title = format!("the gateway can list {list} for members of tenants");
-        let read = match OwnRead::cluster_list(*list, &nodes, "limit=1", false) {
+        let read = match BrokerRead::cluster_list(*list, &nodes, "limit=1", false) {
             Ok(read) => read,
             Err(error) => {
                 checks.push(Check::failed(title, error_chain(&error)));
@@ -58,7 +58,7 @@ pub(super) async fn lists(cluster: &Cluster, parameters: &Parameters, checks: &m
             }
         };
         let client = ReadClient { accept: None, request_id: "doctor", address: None };
-        checks.push(match cluster.read_own(&read, client).await {
+        checks.push(match cluster.read_as_broker(&read, client).await {
             Ok(response) if response.status().is_success() => Check::passed(title, ""),
             Ok(response) => Check::failed(
                 title,

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 
 use super::Check;
 use crate::{
-    cluster::{Cluster, ClusterError, HeldBinding},
+    cluster::{BindingWithFinalizers, Cluster, ClusterError},
     install::Parameters,
     tier_role::{self, RoleReport},
     workspace::QUOTA_NAME,
@@ -65,7 +65,7 @@ pub(super) async fn bindings(
     cluster: &Cluster,
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
-    let held = cluster.held_bindings().await?;
+    let held = cluster.bindings_with_finalizers().await?;
     let title = "no RoleBinding of a tenant has finalizers or owners";
     checks.push(if held.is_empty() {
         Check::passed(title, "")
@@ -73,7 +73,7 @@ pub(super) async fn bindings(
         let names: Vec<String> = held
             .iter()
             .take(MAX_NAMED)
-            .map(|HeldBinding { namespace, name }| format!("{namespace}/{name}"))
+            .map(|BindingWithFinalizers { namespace, name }| format!("{namespace}/{name}"))
             .collect();
         Check::warned(
             title,

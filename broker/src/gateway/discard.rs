@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::runtime::Handle;
 
-use crate::base::rate_limit::{Client, RateLimiter};
+use crate::base::rate_limit::{ClientNetwork, RateLimiter};
 
 /// Bytes of a refused request that are read and dropped.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -37,7 +37,7 @@ impl Discarder {
         if body.is_end_stream() {
             return;
         }
-        let Some(slot) = self.limits.discard_body(Client::from_address(self.address)) else {
+        let Some(slot) = self.limits.discard_body(ClientNetwork::from_address(self.address)) else {
             return;
         };
         // A body that is dropped when the runtime ends is not discarded.

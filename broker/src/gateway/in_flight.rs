@@ -16,11 +16,11 @@ use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
+    broker_read_limiter::BrokerReadPermit,
     cancel::CloseReason,
     discard::Discarder,
     error::INCOMPLETE,
     limiter::{BodyMeter, UsageMeter},
-    own_read_limiter::OwnReadPermit,
     streams::{Registration, StreamInfo},
     upload::Upload,
     usage::Direction,
@@ -54,7 +54,7 @@ pub(super) struct InFlightRequest {
     /// response are unsent.
     permit: Arc<OwnedSemaphorePermit>,
     /// Counts against the limits of reads with the broker's own credential; `None` for others.
-    own_read: Option<OwnReadPermit>,
+    broker_read: Option<BrokerReadPermit>,
     has_ended: bool,
 }
 
@@ -127,7 +127,7 @@ impl InFlightRequest {
             usage_meter,
             metrics,
             permit,
-            own_read: None,
+            broker_read: None,
             has_ended: true,
         }
     }
@@ -154,9 +154,9 @@ impl InFlightRequest {
         self.credential = Some(Arc::clone(token.credential_id()));
     }
 
-    /// Has the request count as a read with the broker's own credential until it ends.
-    pub(super) fn set_own_read(&mut self, permit: OwnReadPermit) {
-        self.own_read = Some(permit);
+    /// Counts the request as a read with the broker's own credential until it ends.
+    pub(super) fn set_broker_read(&mut self, permit: BrokerReadPermit) {
+        self.broker_read = Some(permit);
     }
 
     /// Records the status of the response, and that the access-log line is written at the end. The
@@ -292,7 +292,7 @@ where
             Some(Ok(frame)) if frame.is_trailers() => None,
             Some(Ok(frame)) => {
                 let permit = &this.in_flight.permit;
-                Some(Ok(frame.map_data(|data| body::hold(data, Arc::clone(permit)))))
+                Some(Ok(frame.map_data(|data| body::with_permit(data, Arc::clone(permit)))))
             }
             Some(Err(error)) => Some(Err(std::io::Error::other(error))),
             None => None,

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::{
     path::{Kind, Target},
     principals::Principal,
-    streams::OwnReadView,
+    streams::BrokerReadView,
     visible_objects::VisibleObjects,
 };
-use crate::cluster::{Cluster, ClusterList, OwnRead, OwnResource};
+use crate::cluster::{BrokerRead, BrokerReadResource, Cluster, ClusterList};
 
 /// The limit of a response that is rewritten, in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
@@ -46,7 +46,7 @@ pub(super) enum Interception {
     /// A `SelfSubjectRulesReview` of a member of tenants.
     RulesReview,
     /// A list or watch of a member of tenants that is sent with the broker's own credential.
-    OwnRead(Box<OwnRequest>),
+    BrokerRead(Box<BrokerReadRequest>),
     /// A list or watch of nodes that tenants select by labels which cannot be joined. It is forwarded,
     /// and a refusal has this text.
     UnjoinedNodes(String),
@@ -62,13 +62,13 @@ pub(super) enum Interception {
 impl Interception {
     /// The view of a list or watch with the broker's own credential, so that it is closed when that
     /// changes or a membership ends that grants it.
-    pub(super) fn own_read_view(
+    pub(super) fn broker_read_view(
         &self,
         principal: &Principal,
         cluster: &Cluster,
-    ) -> Option<Arc<OwnReadView>> {
-        let Self::OwnRead(own) = self else { return None };
-        Some(Arc::new(OwnReadView {
+    ) -> Option<Arc<BrokerReadView>> {
+        let Self::BrokerRead(own) = self else { return None };
+        Some(Arc::new(BrokerReadView {
             caller: principal.caller.clone(),
             memberships: principal.memberships(cluster.name(), own.shown.tenants()),
             shown: own.shown.clone(),
@@ -83,8 +83,8 @@ impl Interception {
 
 /// A request that is sent with the broker's own credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnRequest {
-    pub(super) read: OwnRead,
+pub(super) struct BrokerReadRequest {
+    pub(super) read: BrokerRead,
     /// The objects that it may show.
     pub(super) shown: VisibleObjects,
 }
@@ -133,10 +133,10 @@ impl Representation {
 
 /// The resource whose collection the path names, if the gateway reads it with the broker's own
 /// credential. The path is compared as a whole: a longer one is another resource.
-pub(super) fn own_resource(target: &Target<'_>) -> Option<OwnResource> {
+pub(super) fn broker_read_resource(target: &Target<'_>) -> Option<BrokerReadResource> {
     match target.path_and_query.split('?').next()? {
-        NAMESPACES => Some(OwnResource::Namespaces),
-        path => ClusterList::of_path(path).map(OwnResource::ClusterList),
+        NAMESPACES => Some(BrokerReadResource::Namespaces),
+        path => ClusterList::of_path(path).map(BrokerReadResource::ClusterList),
     }
 }
 

@@ -37,9 +37,9 @@ const BURST_SECONDS: u32 = 4;
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Value of the label `limit` for lists and watches with the broker's own credential.
-pub(super) const OWN_READS: &str = "own_reads";
+pub(super) const BROKER_READS: &str = "own_reads";
 /// Values of the label `limit` of refused requests in metrics.
-pub const LIMITS: [&str; 4] = ["rate", "at_once", "streams", OWN_READS];
+pub const LIMITS: [&str; 4] = ["rate", "at_once", "streams", BROKER_READS];
 
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

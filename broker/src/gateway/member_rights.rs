@@ -17,7 +17,7 @@ use super::{
     Gateway,
     cancel::CloseReason,
     principals::tenants_of,
-    request_rights::{RequestRights, Scope},
+    request_rights::{CallerScope, RequestRights},
     role_changes::{MAX_WITHDRAWAL_TIMEOUT, RoleChanges},
     streams::{MemberNamespace, StreamInfo},
     tenant_watcher::{INTERVAL, MAX_OUT_OF_DATE, OVERLAP_MS},
@@ -40,7 +40,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Members who are compared at once. Each uses a connection of those for suspensions, of which there
 /// are few.
-const MAX_COMPARED_AT_ONCE: usize = 2;
+const MAX_CONCURRENT_COMPARISONS: usize = 2;
 
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
@@ -84,7 +84,7 @@ impl Gateway {
             let (now_ms, read_at) = (self.clock.now_ms(), Instant::now());
             // After an outage of the database the poll reaches back to the last one.
             let since = looked_at - OVERLAP_MS;
-            let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
+            let changed = within(OPERATION_TIMEOUT, tenants.rbac_users_changed_since(since)).await;
             let changed = match changed {
                 Ok(changed) => {
                     looked_at = now_ms;
@@ -126,7 +126,7 @@ impl Gateway {
     /// Closes the requests that began before the RoleBindings followed a change.
     fn close_due(&self, role_changes: &mut RoleChanges, tenants: &TenantOperations, now: Instant) {
         let is_reconciled = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
-        let due = role_changes.take_due(now, is_reconciled);
+        let due = role_changes.drain_due(now, is_reconciled);
         if due.is_empty() {
             return;
         }
@@ -159,7 +159,7 @@ impl Gateway {
         tenants: &TenantOperations,
         is_due: impl Fn(&RequestRights) -> bool,
     ) {
-        let (mut scopes, mut due) = (HashMap::<Scope, Vec<_>>::new(), HashSet::new());
+        let (mut scopes, mut due) = (HashMap::<CallerScope, Vec<_>>::new(), HashSet::new());
         for member in self.streams.members() {
             let scope = member.rights.scope();
             if is_due(&member.rights) {
@@ -180,7 +180,7 @@ impl Gateway {
             })
             .collect();
         stream::iter(comparisons)
-            .buffer_unordered(MAX_COMPARED_AT_ONCE)
+            .buffer_unordered(MAX_CONCURRENT_COMPARISONS)
             .for_each(|_| std::future::ready(()))
             .await;
     }
@@ -230,11 +230,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        base::{db::ConnectionShares, telemetry::Metrics},
-        cluster::Watched,
+        base::{db::ConnectionPools, telemetry::Metrics},
+        cluster::WatchEvent,
         gateway::tests::{gateway, stream_info},
-        identity::{Caller, PersonRules},
-        tenant::{ApiGroup, NamespaceFeed, TenantCache, TenantFeed, TenantSettings},
+        identity::{Caller, RbacUserRules},
+        tenant::{ApiGroup, NamespaceReflector, TenantCache, TenantReflector, TenantSettings},
         tenant_controller::{self, TenantController},
         tenant_operations,
         testing::{On, Storage, on_both_engines},
@@ -250,43 +250,43 @@ mod tests {
     async fn operations(
         storage: &Storage,
         gateway: &Gateway,
-        shares: &ConnectionShares,
+        pools: &ConnectionPools,
     ) -> TenantOperations {
         let cache = TenantCache::default();
         for group in ApiGroup::ALL {
-            TenantFeed::new(cache.clone(), group).not_served();
+            TenantReflector::new(cache.clone(), group).not_served();
         }
-        let mut namespaces = NamespaceFeed::new(cache.clone());
-        namespaces.visit(&Watched::Listing);
-        namespaces.visit(&Watched::Listed);
+        let mut namespaces = NamespaceReflector::new(cache.clone());
+        namespaces.apply_event(&WatchEvent::Init);
+        namespaces.apply_event(&WatchEvent::InitDone);
         let (cluster, workspaces) = (storage.no_cluster().await, storage.workspaces().await);
         let (clock, metrics) = (storage.clock.clone(), Metrics::default());
-        let (person_rules, settings) = (PersonRules::default(), TenantSettings::default());
+        let (rbac_user_rules, settings) = (RbacUserRules::default(), TenantSettings::default());
         let tiers = Tiers::new(BTreeMap::new());
         let controller = TenantController::new(tenant_controller::Dependencies {
-            db: shares.authority.clone(),
-            requests: shares.signed_in.clone(),
+            db: pools.authority.clone(),
+            requests: pools.signed_in.clone(),
             clock: clock.clone(),
             cluster: cluster.clone(),
             cache: cache.clone(),
-            workspaces: workspaces.with_db(&shares.authority),
-            person_rules: person_rules.clone(),
+            workspaces: workspaces.with_db(&pools.authority),
+            rbac_user_rules: rbac_user_rules.clone(),
             settings: settings.clone(),
             tiers: tiers.clone(),
             metrics: metrics.clone(),
             resync_interval: Duration::from_mins(1),
         });
         TenantOperations::new(tenant_operations::Dependencies {
-            db: shares.signed_in.clone(),
-            authority: shares.authority.clone(),
+            db: pools.signed_in.clone(),
+            authority: pools.authority.clone(),
             clock,
             metrics,
             cluster,
             controller: Arc::new(controller),
             cache,
-            workspaces: workspaces.with_db(&shares.signed_in),
+            workspaces: workspaces.with_db(&pools.signed_in),
             tokens: gateway.tokens.clone(),
-            person_rules,
+            rbac_user_rules,
             settings,
             default_tier: "basic".to_owned(),
             tiers,
@@ -310,30 +310,30 @@ mod tests {
     async fn roles_are_compared_without_the_connections_of_requests(on: On) {
         let storage = Storage::new(on).await;
         let gateway = gateway(&storage).await;
-        let shares = storage.database.shares().await;
-        let tenants = operations(&storage, &gateway, &shares).await;
+        let pools = storage.database.pools().await;
+        let tenants = operations(&storage, &gateway, &pools).await;
         let stream = gateway.streams.register(stream_of_member(&storage));
-        shares.signed_in.close().await;
-        tenants.persons_changed_since(0).await.unwrap_err();
+        pools.signed_in.close().await;
+        tenants.rbac_users_changed_since(0).await.unwrap_err();
         gateway.close_reduced(&tenants, |_| true).await;
         assert_eq!(stream.cancel_handle().reason(), None, "the roles could not be read");
         let tenants = tenants.on_authority();
-        tenants.persons_changed_since(0).await.unwrap();
+        tenants.rbac_users_changed_since(0).await.unwrap();
         gateway.close_reduced(&tenants, |_| false).await;
         assert_eq!(stream.cancel_handle().reason(), None, "it was not due");
         gateway.close_reduced(&tenants, |_| true).await;
         assert_eq!(stream.cancel_handle().reason(), Some(CloseReason::RoleLost));
-        shares.close().await;
+        pools.close().await;
     }
 
     async fn a_stream_ends_if_its_roles_cannot_be_compared_for_a_minute(on: On) {
         let storage = Storage::new(on).await;
         let gateway = gateway(&storage).await;
-        let shares = storage.database.shares().await;
-        let tenants = operations(&storage, &gateway, &shares).await;
+        let pools = storage.database.pools().await;
+        let tenants = operations(&storage, &gateway, &pools).await;
         let stream = gateway.streams.register(stream_of_member(&storage));
         let personal = gateway.streams.register(stream_info());
-        shares.close().await;
+        pools.close().await;
         let start = Instant::now();
         assert_eq!(gateway.close_overdue(start + 2 * MAX_OUT_OF_DATE), 0, "nothing is due");
         let set_due = |rights: &RequestRights| {

@@ -12,14 +12,14 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    interception::own_resource,
+    interception::broker_read_resource,
     path::Target,
     principals::{Principal, Workspace},
     request_rights::RequestRights,
     streams::MemberNamespace,
 };
 use crate::{
-    cluster::{Cluster, OwnResource},
+    cluster::{BrokerReadResource, Cluster},
     http::ApiError,
     identity::PresentedCredential,
     tenant::{TenantName, longest_prefix},
@@ -157,7 +157,7 @@ impl Gateway {
         } else if !principal.has_workspace(cluster.name()) {
             Some(MissingMembership::Any)
         } else {
-            let listed = own_resource(target).filter(|_| method == Method::GET)?;
+            let listed = broker_read_resource(target).filter(|_| method == Method::GET)?;
             self.missing_for_list(principal, cluster, listed)
         }
     }
@@ -167,7 +167,7 @@ impl Gateway {
         &self,
         principal: &Principal,
         cluster: &Cluster,
-        resource: OwnResource,
+        resource: BrokerReadResource,
     ) -> Option<MissingMembership> {
         let tenants = self.tenants_at(principal, cluster);
         if tenants.is_empty() || principal.caller.only_workspace().is_some() {
@@ -176,10 +176,10 @@ impl Gateway {
         let is_missing =
             |tenant: &TenantName| principal.membership(cluster.name(), tenant).is_none();
         let needs = match resource {
-            OwnResource::Namespaces => tenants.iter().any(is_missing),
-            OwnResource::ClusterList(list) => {
+            BrokerReadResource::Namespaces => tenants.iter().any(is_missing),
+            BrokerReadResource::ClusterList(list) => {
                 let mut grants = principal.list_grants().iter();
-                self.own_answers
+                self.synthesizes_responses
                     && grants.any(|it| it.lists.contains(&list) && is_missing(&it.tenant))
             }
         };

@@ -15,8 +15,9 @@
 //! of a membership.
 
 mod admit;
-mod answer;
 pub mod api;
+mod broker_read;
+mod broker_read_limiter;
 mod cancel;
 mod discard;
 mod error;
@@ -31,14 +32,13 @@ mod membership;
 mod namespace_creation;
 mod namespace_object;
 mod namespace_refusal;
-mod own_read;
-mod own_read_limiter;
 mod path;
 mod principals;
 mod proxy;
 mod reconcile;
 mod request;
 mod request_rights;
+mod respond;
 mod response;
 mod response_headers;
 mod review;
@@ -65,8 +65,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    cancel::CloseReason, joins::Joins, limiter::TenantLimiters, own_read_limiter::OwnReadLimiter,
-    path::Kind, principals::PrincipalCache, streams::Streams,
+    broker_read_limiter::BrokerReadLimiter, cancel::CloseReason, joins::Joins,
+    limiter::TenantLimiters, path::Kind, principals::PrincipalCache, streams::Streams,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 pub(crate) use self::{
@@ -113,7 +113,7 @@ pub struct Dependencies {
     /// Counts requests.
     pub metrics: Metrics,
     /// Whether the gateway intercepts the requests that [`interception`] names.
-    pub own_answers: bool,
+    pub synthesizes_responses: bool,
     /// Memberships in tenants and their namespaces; `None` without `tenants.enabled`.
     pub tenants: Option<TenantOperations>,
 }
@@ -129,11 +129,11 @@ pub struct Gateway {
     credentials: Credentials,
     streams: Streams,
     limiters: TenantLimiters,
-    own_reads: OwnReadLimiter,
+    broker_reads: BrokerReadLimiter,
     db: Db,
     clock: Clock,
     metrics: Metrics,
-    own_answers: bool,
+    synthesizes_responses: bool,
     tenants: Option<TenantOperations>,
     joins: Joins,
 }
@@ -194,7 +194,7 @@ impl Gateway {
             clusters,
             clock,
             metrics,
-            own_answers,
+            synthesizes_responses,
             tenants,
         } = dependencies;
         let principals = PrincipalCache::new(
@@ -209,14 +209,14 @@ impl Gateway {
             credentials,
             streams: Streams::default(),
             limiters: TenantLimiters::default(),
-            own_reads: OwnReadLimiter::default(),
+            broker_reads: BrokerReadLimiter::default(),
             db,
             clusters,
             identity,
             workspaces,
             clock,
             metrics,
-            own_answers,
+            synthesizes_responses,
             tenants,
             joins: Joins::default(),
         }

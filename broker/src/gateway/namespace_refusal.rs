@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::kubernetes_status;
 
-/// Why a request for a namespace is refused.
+/// Reason for the refusal of a request for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RefusalReason {
     /// There is no such namespace, or the caller must not learn about it.

@@ -64,7 +64,7 @@ impl Workspace {
     }
 }
 
-/// Where a workspace is.
+/// Location of a workspace.
 #[derive(Clone, Copy, Debug)]
 struct Location<'a> {
     cluster: &'a str,
@@ -377,7 +377,7 @@ mod tests {
         let request = async {
             // The database does not know the token, so the answer is the entry.
             cache.get(&presented).await.unwrap();
-            REQUEST.with(RequestContext::take_fields)
+            REQUEST.with(RequestContext::drain_fields)
         };
         let fields = REQUEST.scope(RequestContext::for_tests(), request).await.unwrap();
         assert_eq!(fields.get(Field::UserId), Some(user.to_string().as_str()));

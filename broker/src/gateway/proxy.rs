@@ -9,7 +9,6 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    answer::{AdmittedRequest, Answer},
     discard::Discarder,
     headers,
     in_flight::InFlightRequest,
@@ -18,8 +17,9 @@ use super::{
     path::{self, Target},
     principals::Principal,
     request::UpstreamRequest,
+    respond::{AdmittedRequest, GatewayResponse},
     response,
-    streams::{OwnReadView, StreamInfo},
+    streams::{BrokerReadView, StreamInfo},
     upstream_call::UpstreamCall,
     usage::Verb,
 };
@@ -82,7 +82,7 @@ impl Gateway {
             let text = "a request that asks for an upgrade may not have a body";
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
-        let view = interception.own_read_view(&principal, cluster);
+        let view = interception.broker_read_view(&principal, cluster);
         let stream = self.stream_info(&principal, active, &target, view);
         let verb = Verb::of_request(&parts.method, &target);
         let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
@@ -98,11 +98,11 @@ impl Gateway {
         };
         let request =
             AdmittedRequest { method: &parts.method, target: &target, outgoing: &outgoing, info };
-        match call.answer(&request, interception, body.take()).await {
-            Ok(Answer::Upstream(response)) => {
+        match call.respond(&request, interception, body.take()).await {
+            Ok(GatewayResponse::Upstream(response)) => {
                 response::to_client(response, outgoing, &target, call.in_flight)
             }
-            Ok(Answer::Synthesized(response)) => {
+            Ok(GatewayResponse::Synthesized(response)) => {
                 response::to_client(response.map(Full::new), outgoing, &target, call.in_flight)
             }
             Err(error) => Err(call.in_flight.refuse(error)),
@@ -133,7 +133,7 @@ impl Gateway {
         {
             return Ok(interception);
         }
-        Ok(if self.own_answers {
+        Ok(if self.synthesizes_responses {
             interception::intercept(&parts.method, target, &parts.headers, active.namespace())
         } else {
             Interception::PassThrough
@@ -159,7 +159,7 @@ impl Gateway {
         principal: &Principal,
         active: &Active,
         target: &Target<'_>,
-        view: Option<Arc<OwnReadView>>,
+        view: Option<Arc<BrokerReadView>>,
     ) -> StreamInfo {
         StreamInfo {
             kind: target.kind,

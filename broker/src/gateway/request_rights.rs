@@ -11,10 +11,10 @@ use uuid::Uuid;
 use crate::{identity::Caller, tenant::ClusterRoleName};
 
 /// A user, and the only workspace of the session if it is restricted to one.
-pub(super) type Scope = (Uuid, Option<Uuid>);
+pub(super) type CallerScope = (Uuid, Option<Uuid>);
 
 /// The scope of a caller.
-pub(super) fn scope_of(caller: &Caller) -> Scope {
+pub(super) fn scope_of(caller: &Caller) -> CallerScope {
     (caller.user_id(), caller.only_workspace())
 }
 
@@ -23,22 +23,22 @@ pub(super) fn scope_of(caller: &Caller) -> Scope {
 #[derive(Debug)]
 pub(super) struct RequestRights {
     caller: Caller,
-    had: Mutex<Had>,
+    history: Mutex<RoleHistory>,
 }
 
 #[derive(Debug)]
-struct Had {
+struct RoleHistory {
     roles: Arc<BTreeSet<ClusterRoleName>>,
     /// The revision of the Tenants with which they were compared last.
     revision: u64,
     /// `None` after a comparison.
-    due: Option<Due>,
+    due: Option<PendingComparison>,
 }
 
 /// A comparison that is to be made.
 #[derive(Debug)]
-struct Due {
-    /// Since when there was none.
+struct PendingComparison {
+    /// Time of the last comparison.
     since: Instant,
     /// When it was last found to be due. A comparison of what was read before does not count.
     latest: Instant,
@@ -52,7 +52,7 @@ impl RequestRights {
         caller: Caller,
         (roles, revision): (Arc<BTreeSet<ClusterRoleName>>, u64),
     ) -> Self {
-        Self { caller, had: Mutex::new(Had { roles, revision, due: None }) }
+        Self { caller, history: Mutex::new(RoleHistory { roles, revision, due: None }) }
     }
 
     /// The member.
@@ -61,30 +61,31 @@ impl RequestRights {
     }
 
     /// Requests of the same scope are compared together.
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn scope(&self) -> CallerScope {
         scope_of(&self.caller)
     }
 
     /// Whether a Tenant or the person may have changed since the roles were compared.
     pub(super) fn is_due(&self, revision: u64, changed: &BTreeSet<Uuid>) -> bool {
-        let had = self.had();
-        had.revision != revision
-            || had.due.as_ref().is_some_and(|due| due.is_urgent)
+        let history = self.history();
+        history.revision != revision
+            || history.due.as_ref().is_some_and(|due| due.is_urgent)
             || changed.contains(&self.caller.user_id())
     }
 
     /// Records that the roles are to be compared with what is read from now on.
     pub(super) fn set_due(&self, now: Instant, is_urgent: bool) {
-        let mut had = self.had();
-        let due = had.due.get_or_insert(Due { since: now, latest: now, is_urgent });
+        let mut history = self.history();
+        let due =
+            history.due.get_or_insert(PendingComparison { since: now, latest: now, is_urgent });
         due.latest = due.latest.max(now);
         due.is_urgent |= is_urgent;
     }
 
     /// Whether the roles have not been compared for `max_age` although that was due.
     pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
-        let had = self.had();
-        had.due.as_ref().is_some_and(|due| now.saturating_duration_since(due.since) >= max_age)
+        let history = self.history();
+        history.due.as_ref().is_some_and(|due| now.saturating_duration_since(due.since) >= max_age)
     }
 
     /// Compares with the roles that the Tenants of a revision give, as read since `read_at`. Returns
@@ -95,26 +96,26 @@ impl RequestRights {
         roles: Option<&Arc<BTreeSet<ClusterRoleName>>>,
         (revision, read_at): (u64, Instant),
     ) -> bool {
-        let mut had = self.had();
+        let mut history = self.history();
         // The sweep and the poll for changes overlap.
-        if revision < had.revision {
+        if revision < history.revision {
             return false;
         }
-        had.revision = revision;
-        if had.due.as_ref().is_some_and(|due| due.latest <= read_at) {
-            had.due = None;
+        history.revision = revision;
+        if history.due.as_ref().is_some_and(|due| due.latest <= read_at) {
+            history.due = None;
         }
-        let Some(roles) = roles else { return !had.roles.is_empty() };
-        let is_lost = !had.roles.is_subset(roles);
+        let Some(roles) = roles else { return !history.roles.is_empty() };
+        let is_lost = !history.roles.is_subset(roles);
         if !is_lost {
-            had.roles = Arc::clone(roles);
+            history.roles = Arc::clone(roles);
         }
         is_lost
     }
 
     /// No code panics while it has the lock.
-    fn had(&self) -> MutexGuard<'_, Had> {
-        self.had.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, RoleHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

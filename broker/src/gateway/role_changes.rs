@@ -30,18 +30,18 @@ const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// because principals are read at other times than polls.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// Whose roles changed.
+/// Subject whose roles changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
-    /// Anybody's in this tenant.
+    /// All roles in this tenant.
     Tenant(TenantName),
-    /// Those of this user, in any tenant.
+    /// All roles of this user, in any tenant.
     User(Uuid),
 }
 
 /// Streams that are to be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct RoleChange {
     subject: Subject,
     noticed_at: Instant,
     /// When the last poll that did not find it began to read. Polls may be late, and streams that
@@ -53,7 +53,7 @@ pub(super) struct Change {
     last_at: Option<Instant>,
 }
 
-impl Change {
+impl RoleChange {
     fn new(subject: Subject, not_known_since: Instant, now: Instant) -> Self {
         let due_at = now + WITHDRAWAL_TIMEOUT;
         Self { subject, noticed_at: now, not_known_since, due_at, last_at: None }
@@ -107,7 +107,7 @@ pub(super) struct RoleChanges {
     users: BTreeMap<Uuid, i64>,
     /// When the last poll of the users that did not fail began to read them.
     users_read_at: Instant,
-    changes: Vec<Change>,
+    changes: Vec<RoleChange>,
 }
 
 impl RoleChanges {
@@ -142,7 +142,11 @@ impl RoleChanges {
         let before = std::mem::replace(&mut self.tenants, all);
         for (name, is) in self.tenants.iter().filter(|(name, _)| !before.contains_key(*name)) {
             if !is.is_observed && !is.state.is_empty() {
-                self.changes.push(Change::new(Subject::Tenant(name.clone()), not_known_since, now));
+                self.changes.push(RoleChange::new(
+                    Subject::Tenant(name.clone()),
+                    not_known_since,
+                    now,
+                ));
             }
         }
         for (name, was) in before {
@@ -151,7 +155,7 @@ impl RoleChanges {
                     && is.tenant.additional_role_bindings == was.tenant.additional_role_bindings
             });
             if !is_same {
-                self.changes.push(Change::new(Subject::Tenant(name), not_known_since, now));
+                self.changes.push(RoleChange::new(Subject::Tenant(name), not_known_since, now));
             }
         }
     }
@@ -166,7 +170,7 @@ impl RoleChanges {
         let not_known_since = std::mem::replace(&mut self.users_read_at, read_at);
         for (user, at) in &changed {
             if self.users.get(user) != Some(at) {
-                self.changes.push(Change::new(Subject::User(*user), not_known_since, now));
+                self.changes.push(RoleChange::new(Subject::User(*user), not_known_since, now));
             }
         }
         let users = changed.keys().copied().collect();
@@ -176,17 +180,17 @@ impl RoleChanges {
 
     /// The changes whose streams are closed now. `is_reconciled` says whether the controller has
     /// reconciled a Tenant; `None` if there is none of this name.
-    pub(super) fn take_due(
+    pub(super) fn drain_due(
         &mut self,
         now: Instant,
         is_reconciled: impl Fn(&TenantName) -> Option<bool>,
-    ) -> Vec<Change> {
+    ) -> Vec<RoleChange> {
         let mut due = Vec::new();
         self.changes.retain_mut(|change| {
             if now < change.due_at {
                 return true;
             }
-            due.push(Change { due_at: now, ..change.clone() });
+            due.push(RoleChange { due_at: now, ..change.clone() });
             change.schedule_next(now, &is_reconciled)
         });
         due
@@ -225,23 +229,23 @@ mod tests {
         let mut changes = RoleChanges::new(at(0));
         changes.tenants(1, || tenants(&[("solar", "alice"), ("lunar", "carol")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "alice"), ("lunar", "carol")], 2), at(5));
-        assert!(changes.take_due(at(100), |_| Some(true)).is_empty(), "a quota is no role");
+        assert!(changes.drain_due(at(100), |_| Some(true)).is_empty(), "a quota is no role");
         changes.tenants(2, || unreachable!(), at(9));
         changes.tenants(3, || tenants(&[("solar", "bob")], 2), at(10));
         changes.tenants(3, || unreachable!(), at(11));
         let reconciled = |name: &TenantName| (*name == solar).then_some(true);
-        assert!(changes.take_due(at(29), reconciled).is_empty());
-        let due = changes.take_due(at(30), reconciled);
+        assert!(changes.drain_due(at(29), reconciled).is_empty());
+        let due = changes.drain_due(at(30), reconciled);
         assert_eq!(due.len(), 2, "that of lunar, which is gone, and of solar: {due:?}");
         let concerns = |began_at| due.iter().any(|it| it.concerns(Uuid::nil(), &solar, began_at));
         assert_eq!([6, 7, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
         assert!(!concerns(at(30)), "a young one is spared, and closed next time");
-        assert_eq!(changes.take_due(at(32), reconciled).len(), 1, "that of solar");
+        assert_eq!(changes.drain_due(at(32), reconciled).len(), 1, "that of solar");
         let other = "other".parse().unwrap();
         assert!(!due.iter().any(|it| it.concerns(Uuid::nil(), &other, at(10))));
-        let due = changes.take_due(at(160), reconciled);
+        let due = changes.drain_due(at(160), reconciled);
         assert_eq!(due.len(), 1, "that of lunar, which is gone: {due:?}");
-        assert!(changes.take_due(at(1000), reconciled).is_empty());
+        assert!(changes.drain_due(at(1000), reconciled).is_empty());
     }
 
     /// The database may be slow, and a stream begins with the new roles meanwhile.
@@ -256,7 +260,7 @@ mod tests {
         changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(15));
         changes.users(BTreeMap::from([(user, 7)]), (at(15), at(20)));
         for (seconds, someone) in [(35, Uuid::nil()), (40, user)] {
-            let due = changes.take_due(at(seconds), |_| Some(true));
+            let due = changes.drain_due(at(seconds), |_| Some(true));
             let other = "lunar".parse().unwrap();
             let of = if someone == user { &other } else { &solar };
             let concerns = |began_at| due.iter().any(|it| it.concerns(someone, of, began_at));
@@ -265,7 +269,7 @@ mod tests {
         }
         // A poll that failed found nothing, and does not count as one.
         changes.users(BTreeMap::from([(user, 8)]), (at(50), at(50)));
-        let due = changes.take_due(at(70), |_| Some(true));
+        let due = changes.drain_due(at(70), |_| Some(true));
         assert!(due.iter().any(|it| it.concerns(user, &solar, at(16))));
     }
 
@@ -277,13 +281,13 @@ mod tests {
         changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(10));
         for seconds in [30, 50, 70] {
-            assert_eq!(changes.take_due(at(seconds), |_| Some(false)).len(), 1, "{seconds}");
-            assert!(changes.take_due(at(seconds + 19), |_| Some(false)).is_empty());
+            assert_eq!(changes.drain_due(at(seconds), |_| Some(false)).len(), 1, "{seconds}");
+            assert!(changes.drain_due(at(seconds + 19), |_| Some(false)).is_empty());
         }
         for seconds in [90, 92] {
-            assert_eq!(changes.take_due(at(seconds), |_| Some(true)).len(), 1, "{seconds}");
+            assert_eq!(changes.drain_due(at(seconds), |_| Some(true)).len(), 1, "{seconds}");
         }
-        assert!(changes.take_due(at(1000), |_| Some(false)).is_empty());
+        assert!(changes.drain_due(at(1000), |_| Some(false)).is_empty());
     }
 
     #[test]
@@ -294,7 +298,7 @@ mod tests {
         changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(0));
         let closed: Vec<u64> = (0..1000)
-            .filter(|seconds| !changes.take_due(at(*seconds), |_| Some(false)).is_empty())
+            .filter(|seconds| !changes.drain_due(at(*seconds), |_| Some(false)).is_empty())
             .collect();
         let expected: Vec<u64> = (20..=600).step_by(20).chain([602]).collect();
         assert_eq!(closed, expected);
@@ -312,7 +316,7 @@ mod tests {
             let mut changes = RoleChanges::new(now);
             changes.tenants(1, Vec::new, now);
             changes.tenants(2, || all, now);
-            let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| Some(true));
+            let due = changes.drain_due(now + WITHDRAWAL_TIMEOUT, |_| Some(true));
             assert_eq!(due.len(), expected, "{state:?}, observed: {is_observed}");
         }
     }
@@ -328,11 +332,11 @@ mod tests {
                 BTreeSet::from([user])
             );
         }
-        let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| None);
+        let due = changes.drain_due(now + WITHDRAWAL_TIMEOUT, |_| None);
         assert_eq!(due.len(), 2);
-        let again = changes.take_due(now + MAX_WITHDRAWAL_TIMEOUT, |_| None);
+        let again = changes.drain_due(now + MAX_WITHDRAWAL_TIMEOUT, |_| None);
         assert_eq!(again.len(), 2);
-        assert!(changes.take_due(now + MAX_CHANGE_AGE, |_| None).is_empty());
+        assert!(changes.drain_due(now + MAX_CHANGE_AGE, |_| None).is_empty());
         assert!(due[0].concerns(user, &solar, now) && !due[0].concerns(other, &solar, now));
     }
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
-    request_rights::{RequestRights, Scope, scope_of},
+    request_rights::{CallerScope, RequestRights, scope_of},
     visible_objects::VisibleObjects,
 };
 use crate::{credential::CachedToken, identity::Caller, tenant::TenantName};
@@ -34,7 +34,7 @@ pub(super) struct StreamInfo {
     /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
     /// The view of a list or watch with the broker's own credential; `None` for other requests.
-    pub(super) view: Option<Arc<OwnReadView>>,
+    pub(super) view: Option<Arc<BrokerReadView>>,
     /// The namespace of a request that is sent with a membership; `None` for other requests.
     pub(super) member_namespace: Option<Arc<MemberNamespace>>,
 }
@@ -72,18 +72,18 @@ impl MemberNamespace {
 /// A list or watch that is sent with the broker's own credential. The API server does not know that it
 /// depends on the memberships of the caller.
 #[derive(Debug)]
-pub(super) struct OwnReadView {
-    /// Who lists or watches.
+pub(super) struct BrokerReadView {
+    /// Caller of the list or watch.
     pub(super) caller: Caller,
-    /// What it shows.
+    /// Objects that it shows.
     pub(super) shown: VisibleObjects,
     /// The caller's memberships in the tenants that give the caller the right to it.
     pub(super) memberships: Vec<Uuid>,
 }
 
-impl OwnReadView {
+impl BrokerReadView {
     /// Reads of the same resource and scope show the same objects.
-    pub(super) fn scope(&self) -> Scope {
+    pub(super) fn scope(&self) -> CallerScope {
         scope_of(&self.caller)
     }
 }
@@ -161,7 +161,7 @@ impl Streams {
     }
 
     /// The views of all lists and watches with the broker's own credential.
-    pub(super) fn views(&self) -> Vec<Arc<OwnReadView>> {
+    pub(super) fn views(&self) -> Vec<Arc<BrokerReadView>> {
         self.table().open.values().filter_map(|(info, _)| info.view.clone()).collect()
     }
 
@@ -221,7 +221,7 @@ impl Drop for Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::OwnResource;
+    use crate::cluster::BrokerReadResource;
 
     fn info(workspace: u128, session: u128) -> StreamInfo {
         StreamInfo {
@@ -283,8 +283,8 @@ mod tests {
         let clock = crate::base::clock::Clock::system();
         let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
         let memberships = vec![Uuid::from_u128(2), Uuid::from_u128(3)];
-        let shown = VisibleObjects::nothing(OwnResource::Namespaces);
-        let view = OwnReadView { caller, shown, memberships };
+        let shown = VisibleObjects::nothing(BrokerReadResource::Namespaces);
+        let view = BrokerReadView { caller, shown, memberships };
         let watch = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };
         for (id, expected) in [(1, true), (3, true), (4, false)] {
             assert_eq!(watch.uses(|it| *it == Uuid::from_u128(id)), expected, "{id}");
@@ -311,9 +311,9 @@ mod tests {
         assert!(call.may_outlive_its_right(limit, late), "a log that is read slowly");
         assert!(!info(1, 7).may_outlive_its_right(limit, late), "it is of a personal workspace");
         let clock = crate::base::clock::Clock::system();
-        let view = OwnReadView {
+        let view = BrokerReadView {
             caller: Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User),
-            shown: VisibleObjects::nothing(OwnResource::Namespaces),
+            shown: VisibleObjects::nothing(BrokerReadResource::Namespaces),
             memberships: Vec::new(),
         };
         let view = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };

@@ -6,13 +6,15 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    interception::{Interception, NAMESPACES, OwnRequest, Representation, own_resource},
+    interception::{
+        BrokerReadRequest, Interception, NAMESPACES, Representation, broker_read_resource,
+    },
     namespace_object::Format,
     path::{Kind, Target},
     principals::Principal,
 };
 use crate::{
-    cluster::{Cluster, OwnReadError, OwnResource},
+    cluster::{BrokerReadError, BrokerReadResource, Cluster},
     http::ApiError,
 };
 
@@ -25,7 +27,7 @@ enum TenantRequest<'a> {
     /// A change of the namespace of this name.
     Patch(&'a str),
     /// A list or watch of this resource.
-    List(OwnResource),
+    List(BrokerReadResource),
     /// A read of the namespace of this name.
     Read(&'a str),
     /// A read of an object in this namespace.
@@ -36,8 +38,8 @@ enum TenantRequest<'a> {
 /// Finds such a request.
 fn tenant_request<'a>(method: &Method, target: &Target<'a>) -> Option<TenantRequest<'a>> {
     let (path, _) = target.path_and_query.split_once('?').unwrap_or((target.path_and_query, ""));
-    match (method, own_resource(target)) {
-        (&Method::POST, Some(OwnResource::Namespaces)) => Some(TenantRequest::Create),
+    match (method, broker_read_resource(target)) {
+        (&Method::POST, Some(BrokerReadResource::Namespaces)) => Some(TenantRequest::Create),
         (&Method::GET, Some(resource)) => Some(TenantRequest::List(resource)),
         (&Method::POST, None) if path == RULES_REVIEWS => Some(TenantRequest::RulesReview),
         (&Method::PATCH, None) => namespace_of_path(path).map(TenantRequest::Patch),
@@ -71,7 +73,7 @@ impl Gateway {
         let Some(request) = tenant_request(&parts.method, target) else { return Ok(None) };
         // The creation is no answer of the gateway, so it does not depend on `own_answers`.
         let is_creation = matches!(request, TenantRequest::Create | TenantRequest::Patch(_));
-        if !is_creation && !self.own_answers {
+        if !is_creation && !self.synthesizes_responses {
             return Ok(None);
         }
         Ok(match request {
@@ -81,7 +83,9 @@ impl Gateway {
                 == Some(Format::Apply)
                 && !self.is_own_namespace(principal, cluster, name))
             .then_some(Interception::CreateNamespace),
-            TenantRequest::List(resource) => Self::own_read(target, principal, cluster, resource)?,
+            TenantRequest::List(resource) => {
+                Self::broker_read(target, principal, cluster, resource)?
+            }
             TenantRequest::Read(name) => (!self.is_own_namespace(principal, cluster, name))
                 .then_some(Interception::ReadNamespace),
             TenantRequest::ReadIn(namespace) => self
@@ -96,25 +100,29 @@ impl Gateway {
 
     /// The list or watch with the broker's own credential. It is `None` if no tenant with an active
     /// membership gives the right to it, and then forwarded.
-    fn own_read(
+    fn broker_read(
         target: &Target<'_>,
         principal: &Principal,
         cluster: &Cluster,
-        resource: OwnResource,
+        resource: BrokerReadResource,
     ) -> Result<Option<Interception>, ApiError> {
         let (_, query) = target.path_and_query.split_once('?').unwrap_or_default();
         let shown = principal.shown(cluster.name(), resource);
         match shown.read(query, target.kind == Kind::Watch) {
-            Ok(read) => Ok(Some(Interception::OwnRead(Box::new(OwnRequest { read, shown })))),
-            Err(error @ OwnReadError::NoUnion(_)) => {
+            Ok(read) => {
+                Ok(Some(Interception::BrokerRead(Box::new(BrokerReadRequest { read, shown }))))
+            }
+            Err(error @ BrokerReadError::NoUnion(_)) => {
                 Ok(Some(Interception::UnjoinedNodes(error.to_string())))
             }
-            Err(error @ OwnReadError::Selector(_)) => {
+            Err(error @ BrokerReadError::Selector(_)) => {
                 Err(ApiError::new(Code::InvalidRequest, error.to_string()))
             }
-            Err(OwnReadError::NoTenant | OwnReadError::NoSelector | OwnReadError::NoLabel(_)) => {
-                Ok(None)
-            }
+            Err(
+                BrokerReadError::NoTenant
+                | BrokerReadError::NoSelector
+                | BrokerReadError::NoLabel(_),
+            ) => Ok(None),
         }
     }
 }

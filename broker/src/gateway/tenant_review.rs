@@ -10,7 +10,7 @@ use super::{
     upstream_call::UpstreamCall,
 };
 use crate::{
-    cluster::{ClusterList, OwnResource},
+    cluster::{BrokerReadResource, ClusterList},
     http::ApiError,
     tenant::{TenantName, longest_prefix},
     tenant_operations::TenantOperations,
@@ -58,9 +58,10 @@ pub(super) async fn reason_to_allow(
         return Ok(None);
     }
     if asked.is_list() {
-        let is_listed = !principal.shown(call.cluster.name(), OwnResource::Namespaces).is_empty()
-            && (asked.name.is_empty()
-                || gateway.is_own_namespace(principal, call.cluster, &asked.name));
+        let is_listed =
+            !principal.shown(call.cluster.name(), BrokerReadResource::Namespaces).is_empty()
+                && (asked.name.is_empty()
+                    || gateway.is_own_namespace(principal, call.cluster, &asked.name));
         return Ok(is_listed.then_some(LISTS_NAMESPACES));
     }
     if asked.verb == "create" && may_create(call, tenants, &asked.name).await? {
@@ -82,8 +83,8 @@ pub(super) async fn further_rules(call: &UpstreamCall<'_>) -> Result<Vec<Value>,
         return Ok(Vec::new());
     };
     let rule = |verbs: &[&str], group: &str, resource: &str| json!({"verbs": verbs, "apiGroups": [group], "resources": [resource]});
-    let lists = ClusterList::ALL.map(OwnResource::ClusterList);
-    let shown = [OwnResource::Namespaces]
+    let lists = ClusterList::ALL.map(BrokerReadResource::ClusterList);
+    let shown = [BrokerReadResource::Namespaces]
         .into_iter()
         .chain(lists)
         .filter(|resource| principal.shown(cluster.name(), *resource).read("", false).is_ok());
@@ -100,7 +101,7 @@ pub(super) async fn further_rules(call: &UpstreamCall<'_>) -> Result<Vec<Value>,
 /// this name as its field selector.
 async fn is_listed(call: &UpstreamCall<'_>, list: ClusterList) -> Result<bool, ApiError> {
     let (gateway, cluster) = (call.gateway, call.cluster);
-    let resource = OwnResource::ClusterList(list);
+    let resource = BrokerReadResource::ClusterList(list);
     let mut principal = Arc::clone(call.principal);
     if let Some(missing) = gateway.missing_for_list(&principal, cluster, resource) {
         principal = gateway.join(call.presented, principal, missing).await?;

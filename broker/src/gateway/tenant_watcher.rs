@@ -19,9 +19,9 @@ use super::{
     Gateway,
     cancel::CloseReason,
     path::Kind,
-    request_rights::Scope,
+    request_rights::CallerScope,
     role_changes::MIN_AGE,
-    streams::{MemberNamespace, OwnReadView},
+    streams::{BrokerReadView, MemberNamespace},
 };
 use crate::{
     base::{
@@ -43,7 +43,7 @@ const COMPARE_WINDOW: Duration = Duration::from_secs(3);
 pub(super) const OVERLAP_MS: i64 = 10_000;
 
 /// Persons who are compared at once, each with a connection to the database.
-pub(super) const MAX_COMPARED_AT_ONCE: usize = 16;
+pub(super) const MAX_CONCURRENT_COMPARISONS: usize = 16;
 
 /// How often the namespaces of requests are compared with the broker's copy of their labels.
 const MOVES_INTERVAL: Duration = Duration::from_millis(250);
@@ -54,14 +54,14 @@ pub(super) const MAX_OUT_OF_DATE: Duration = Duration::from_mins(1);
 
 /// The watches that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Due {
+enum DueViews {
     All,
-    /// Those of these users.
+    /// Views of these users.
     Of(BTreeSet<Uuid>),
 }
 
-impl Due {
-    fn includes(&self, view: &OwnReadView) -> bool {
+impl DueViews {
+    fn includes(&self, view: &BrokerReadView) -> bool {
         match self {
             Self::All => true,
             Self::Of(users) => users.contains(&view.caller.user_id()),
@@ -73,7 +73,7 @@ impl Due {
 #[derive(Debug)]
 struct Schedule {
     revision: u64,
-    /// Until when they are compared at each look.
+    /// End of the period in which every poll compares them.
     until: Instant,
     /// When they are compared, whatever changed.
     next_all: Instant,
@@ -106,7 +106,7 @@ impl Gateway {
         loop {
             ticks.tick().await;
             let due = if schedule.are_all_due(tenants.revision(), Instant::now()) {
-                Due::All
+                DueViews::All
             } else {
                 self.changed_persons(&tenants).await
             };
@@ -171,35 +171,35 @@ impl Gateway {
 
     /// The users of open watches whose user name or groups changed. None if the database fails,
     /// because all watches are compared soon.
-    async fn changed_persons(&self, tenants: &TenantOperations) -> Due {
+    async fn changed_persons(&self, tenants: &TenantOperations) -> DueViews {
         if self.streams.views().is_empty() {
-            return Due::Of(BTreeSet::new());
+            return DueViews::Of(BTreeSet::new());
         }
         let since = self.clock.now_ms() - OVERLAP_MS;
-        let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
-        Due::Of(changed.unwrap_or_default().into_keys().collect())
+        let changed = within(OPERATION_TIMEOUT, tenants.rbac_users_changed_since(since)).await;
+        DueViews::Of(changed.unwrap_or_default().into_keys().collect())
     }
 
     /// A watch of each scope.
-    fn open_views(&self, due: &Due) -> HashMap<Scope, Arc<OwnReadView>> {
+    fn open_views(&self, due: &DueViews) -> HashMap<CallerScope, Arc<BrokerReadView>> {
         let views = self.streams.views().into_iter();
         views.filter(|view| due.includes(view)).map(|view| (view.scope(), view)).collect()
     }
 
     /// Closes the watches that do not show what a new one shows; returns their number.
-    async fn close_changed_views(&self, due: &Due) -> usize {
+    async fn close_changed_views(&self, due: &DueViews) -> usize {
         let comparisons: Vec<_> = self
             .open_views(due)
             .into_iter()
             .map(|(scope, view)| self.close_changed_views_of(scope, view))
             .collect();
         let closed: Vec<usize> =
-            stream::iter(comparisons).buffer_unordered(MAX_COMPARED_AT_ONCE).collect().await;
+            stream::iter(comparisons).buffer_unordered(MAX_CONCURRENT_COMPARISONS).collect().await;
         closed.into_iter().sum()
     }
 
-    /// As [`Self::close_changed_views`], for one scope, of which this is a view.
-    async fn close_changed_views_of(&self, scope: Scope, view: Arc<OwnReadView>) -> usize {
+    /// Like [`Self::close_changed_views`], for one scope, of which this is a view.
+    async fn close_changed_views_of(&self, scope: CallerScope, view: Arc<BrokerReadView>) -> usize {
         let read = Box::pin(self.principals.read(view.caller.clone(), Instant::now()));
         // The next comparison asks again. Streams end if the database stays away.
         let Ok(Ok(principal)) = tokio::time::timeout(OPERATION_TIMEOUT, read).await else {
@@ -209,7 +209,7 @@ impl Gateway {
             return 0;
         }
         let cluster = self.clusters.for_new_workspaces().name();
-        let is_changed = |view: &OwnReadView| {
+        let is_changed = |view: &BrokerReadView| {
             view.scope() == scope && view.shown != principal.shown(cluster, view.shown.resource())
         };
         self.streams

@@ -53,7 +53,7 @@ pub(super) async fn gateway(storage: &Storage) -> Gateway {
         clusters,
         clock,
         metrics,
-        own_answers: true,
+        synthesizes_responses: true,
         tenants: None,
     })
 }

@@ -1,18 +1,18 @@
-//! What reads with the broker's own credential show a caller: the objects that their tenants give
-//! them the right to see. RBAC cannot express either of them, so this is decided here.
+//! Objects that a caller may see through reads with the broker's credential. Their tenants give
+//! the right. RBAC cannot express it, so the gateway decides.
 
 use std::collections::BTreeSet;
 
 use super::principals::Principal;
 use crate::{
-    cluster::{ClusterList, OwnRead, OwnReadError, OwnResource, RequiredLabels},
+    cluster::{BrokerRead, BrokerReadError, BrokerReadResource, ClusterList, RequiredLabels},
     tenant::TenantName,
 };
 
 /// The objects of a resource that a caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VisibleObjects {
-    resource: OwnResource,
+    resource: BrokerReadResource,
     /// The tenants that give the right, by name.
     tenants: Vec<TenantName>,
     /// Of nodes: the labels by which these tenants select theirs.
@@ -22,12 +22,12 @@ pub(super) struct VisibleObjects {
 impl VisibleObjects {
     /// No object of a resource.
     #[cfg(test)]
-    pub(super) fn nothing(resource: OwnResource) -> Self {
+    pub(super) fn nothing(resource: BrokerReadResource) -> Self {
         Self { resource, tenants: Vec::new(), node_selectors: BTreeSet::new() }
     }
 
     /// The resource.
-    pub(super) fn resource(&self) -> OwnResource {
+    pub(super) fn resource(&self) -> BrokerReadResource {
         self.resource
     }
 
@@ -44,16 +44,16 @@ impl VisibleObjects {
     /// The read of these objects, with the parameters of a client's query.
     ///
     /// # Errors
-    /// See [`OwnReadError`].
-    pub(super) fn read(&self, query: &str, is_watch: bool) -> Result<OwnRead, OwnReadError> {
+    /// See [`BrokerReadError`].
+    pub(super) fn read(&self, query: &str, is_watch: bool) -> Result<BrokerRead, BrokerReadError> {
         match self.resource {
-            _ if self.is_empty() => Err(OwnReadError::NoTenant),
-            OwnResource::Namespaces => {
+            _ if self.is_empty() => Err(BrokerReadError::NoTenant),
+            BrokerReadResource::Namespaces => {
                 let names = self.tenants.iter().map(TenantName::as_str);
-                OwnRead::namespaces(names, query, is_watch)
+                BrokerRead::namespaces(names, query, is_watch)
             }
-            OwnResource::ClusterList(list) => {
-                OwnRead::cluster_list(list, &self.node_selectors, query, is_watch)
+            BrokerReadResource::ClusterList(list) => {
+                BrokerRead::cluster_list(list, &self.node_selectors, query, is_watch)
             }
         }
     }
@@ -62,15 +62,15 @@ impl VisibleObjects {
 impl Principal {
     /// The objects of a resource that the caller may see: by the tenants in which they have rights,
     /// or that grant the list, and an active membership, so that a suspension ends reads too.
-    pub(super) fn shown(&self, cluster: &str, resource: OwnResource) -> VisibleObjects {
+    pub(super) fn shown(&self, cluster: &str, resource: BrokerReadResource) -> VisibleObjects {
         let is_active = |tenant: &&TenantName| self.is_active_member(cluster, tenant);
         match resource {
-            OwnResource::Namespaces => VisibleObjects {
+            BrokerReadResource::Namespaces => VisibleObjects {
                 resource,
                 tenants: self.tenants().iter().filter(is_active).cloned().collect(),
                 node_selectors: BTreeSet::new(),
             },
-            OwnResource::ClusterList(list) => {
+            BrokerReadResource::ClusterList(list) => {
                 let grants = self.list_grants().iter();
                 let grants = grants.filter(|it| it.lists.contains(&list) && is_active(&&it.tenant));
                 let mut shown = VisibleObjects {

@@ -25,17 +25,17 @@ pub fn full(bytes: Bytes) -> Body {
 /// dropped them with it. The body itself cannot hold the permit that long, because h2 takes over
 /// all data of a body as soon as the client allows a single byte to be sent, and the body is then
 /// dropped.
-pub fn hold<P: Send + Sync + 'static>(data: Bytes, permit: Arc<P>) -> Bytes {
-    Bytes::from_owner(HeldData { data, _permit: permit })
+pub fn with_permit<P: Send + Sync + 'static>(data: Bytes, permit: Arc<P>) -> Bytes {
+    Bytes::from_owner(PermitBytes { data, _permit: permit })
 }
 
 /// Bytes and the permit that they hold.
-struct HeldData<P> {
+struct PermitBytes<P> {
     data: Bytes,
     _permit: Arc<P>,
 }
 
-impl<P> AsRef<[u8]> for HeldData<P> {
+impl<P> AsRef<[u8]> for PermitBytes<P> {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn data_hold_their_permit_until_the_last_part_is_dropped() {
         let permit = Arc::new(());
-        let mut data = hold(Bytes::from_static(b"two parts"), Arc::clone(&permit));
+        let mut data = with_permit(Bytes::from_static(b"two parts"), Arc::clone(&permit));
         let first = data.split_to(3);
         assert_eq!((&first[..], &data[..]), (&b"two"[..], &b" parts"[..]));
         drop(first);

@@ -90,7 +90,7 @@ impl OuterStack {
                     CorsDecision::Refuse(error) => refusal(&info.path, error),
                 };
                 REQUEST
-                    .with(|context| (response, context.is_authenticated(), context.take_fields()))
+                    .with(|context| (response, context.is_authenticated(), context.drain_fields()))
             })
             .await;
         self.set_headers(&info, response.headers_mut());

@@ -33,7 +33,7 @@ impl Identity {
     /// token or, without one, by cookie.
     ///
     /// # Errors
-    /// As [`Identity::authenticate_access_token`]; [`AuthenticationError::ForeignOrigin`] for a
+    /// Like [`Identity::authenticate_access_token`]; [`AuthenticationError::ForeignOrigin`] for a
     /// request that a foreign page caused.
     pub async fn authenticate_user(
         &self,
@@ -47,7 +47,7 @@ impl Identity {
     /// for operations on a workspace, which ask [`crate::access`].
     ///
     /// # Errors
-    /// As [`Identity::authenticate_user`], without [`AuthenticationError::Machine`].
+    /// Like [`Identity::authenticate_user`], without [`AuthenticationError::Machine`].
     pub async fn authenticate_for_workspace(
         &self,
         method: &Method,
@@ -60,7 +60,7 @@ impl Identity {
     /// nothing.
     ///
     /// # Errors
-    /// As [`Identity::authenticate_user`], without [`AuthenticationError::ForeignOrigin`].
+    /// Like [`Identity::authenticate_user`], without [`AuthenticationError::ForeignOrigin`].
     pub async fn authenticate_page(
         &self,
         headers: &HeaderMap,
@@ -107,7 +107,7 @@ impl Identity {
     /// gateway.
     ///
     /// # Errors
-    /// As [`Identity::authenticate_access_token`], without the last two.
+    /// Like [`Identity::authenticate_access_token`], without the last two.
     #[tracing::instrument(level = "debug", skip_all)]
     pub(crate) async fn authenticate(
         &self,
@@ -129,7 +129,7 @@ impl Identity {
         if caller.last_used_at + browser::USE_INTERVAL_MS <= now {
             let idle_expires_at = now + i64::from(self.browser.idle_seconds) * 1000;
             let mut tx = self.db.begin().await?;
-            sessions::slide(&mut tx, caller.session_id, now, idle_expires_at)
+            sessions::extend_idle_timeout(&mut tx, caller.session_id, now, idle_expires_at)
                 .await?
                 .ok_or(AuthenticationError::Unauthenticated)?;
             tx.commit().await?;

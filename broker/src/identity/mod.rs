@@ -11,7 +11,7 @@
 //! | `caller`, `error` | the authenticated caller, and the reasons why there is none |
 //! | `accounts`, `password`, `email` | accounts with an e-mail address and a password |
 //! | `upstream` | identities at upstream providers |
-//! | `person` | user name and groups of a person in Kubernetes |
+//! | `rbac_user` | user name and groups of a person in Kubernetes |
 //! | `users`, `sessions` | the tables `users`, `sessions` and `access_tokens` |
 //! | `browser`, `host_cookie`, `origin` | browser sessions: their cookie, and the pages that may use it |
 //! | `api` | the HTTP API of the caller's own account |
@@ -26,8 +26,8 @@ mod error;
 mod host_cookie;
 mod origin;
 mod password;
-mod person;
 mod presented_credential;
+mod rbac_user;
 mod secret_cache;
 pub(crate) mod sessions;
 mod upstream;
@@ -42,16 +42,16 @@ pub use self::{
     host_cookie::HostCookie,
     origin::Origins,
     password::{MAX_BYTES as MAX_PASSWORD_BYTES, PasswordError},
-    person::{
-        Groups, GroupsError, MAX_GIVEN_GROUPS, MAX_GROUPS, Person, PersonRules, PersonRulesError,
-        UserNameSource, persons, persons_changed_since,
+    rbac_user::{
+        Groups, GroupsError, MAX_GIVEN_GROUPS, MAX_GROUPS, RbacUser, RbacUserRules,
+        RbacUserRulesError, UserNameSource, rbac_users, rbac_users_changed_since,
     },
 };
 pub(crate) use self::{
     accounts::PasswordCheck,
     password::PasswordSlot,
-    person::{GivenGroups, TooManyGroups, give_groups, groups_of_user, is_subject_name},
     presented_credential::PresentedCredential,
+    rbac_user::{GivenGroups, TooManyGroups, give_groups, groups_of_user, is_subject_name},
     sessions::{MAX_SESSIONS, SessionSelector},
     upstream::{AdmittedUser, NotAdmitted, UpstreamClaims, UpstreamIdentity, placeholder_email},
     users::lock_if_active,

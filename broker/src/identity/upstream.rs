@@ -7,7 +7,7 @@ use tenant_shared::{Role, SignedInAt};
 use uuid::Uuid;
 
 use super::{
-    Email, Groups, Identity, person,
+    Email, Groups, Identity, rbac_user,
     users::{self, ACTIVE},
 };
 use crate::{
@@ -179,9 +179,9 @@ impl Identity {
         let now = self.clock.now_ms();
         // The identity before the user, always, so that a sign-in and a check do not deadlock.
         let before =
-            person::set_of_provider(tx, identity_id, claims.groups, claims.user_name).await?;
+            rbac_user::set_of_provider(tx, identity_id, claims.groups, claims.user_name).await?;
         if let Some(before) = before {
-            person::mark_changed(tx, user_id, now).await?;
+            rbac_user::mark_changed(tx, user_id, now).await?;
             if before != *claims.groups {
                 let change = before.describe_change(claims.groups);
                 let event = Event {

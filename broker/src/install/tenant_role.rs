@@ -1,4 +1,4 @@
-//! What tenants add to the broker's ClusterRole (`tenants.enabled`), and the ClusterRoles that the
+//! Rules that `tenants.enabled` adds to the broker's ClusterRole, and the ClusterRoles that the
 //! broker binds for their members.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};

@@ -12,7 +12,7 @@ use super::{
     Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
     admin::{Report, is_definition, title},
 };
-use crate::tenant::{ApiGroup, Fault, Tenant};
+use crate::tenant::{ApiGroup, Tenant, Violation};
 
 /// Tenants of one list request; each may have 1.5 MiB.
 const PAGE_SIZE: u32 = 20;
@@ -90,10 +90,10 @@ impl Administrator {
                 };
                 for tenant in &list.items {
                     let name = tenant.metadata.name.as_deref().unwrap_or_default();
-                    for fault in faults(name, tenant) {
+                    for violation in violations(name, tenant) {
                         found += 1;
                         if found <= MAX_FAULT_LINES {
-                            report.line(&line(*group, name, &fault))?;
+                            report.line(&line(*group, name, &violation))?;
                         }
                     }
                 }
@@ -141,12 +141,12 @@ fn is_established(definition: &Value) -> bool {
         .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-fn faults(name: &str, tenant: &DynamicObject) -> Vec<Fault> {
+fn violations(name: &str, tenant: &DynamicObject) -> Vec<Violation> {
     Tenant::parse(name, &tenant.data["spec"]).err().unwrap_or_default()
 }
 
 /// The line of the report on a fault, which quotes texts of the object.
-fn line(group: ApiGroup, name: &str, fault: &Fault) -> String {
-    let line = format!("Tenant {name} ({}) breaks a rule: {fault}", group.name());
+fn line(group: ApiGroup, name: &str, violation: &Violation) -> String {
+    let line = format!("Tenant {name} ({}) breaks a rule: {violation}", group.name());
     line.chars().take(MAX_LINE_CHARS).collect()
 }

@@ -34,18 +34,18 @@ struct AuthorizationParameters<'a> {
 }
 
 /// An error response to the client (RFC 6749 section 4.1.2.1).
-struct Refusal {
+struct AuthorizationErrorResponse {
     error: &'static str,
     description: String,
 }
 
-impl Refusal {
+impl AuthorizationErrorResponse {
     fn new(error: &'static str, description: impl Into<String>) -> Self {
         Self { error, description: description.into() }
     }
 }
 
-impl From<ParameterError> for Refusal {
+impl From<ParameterError> for AuthorizationErrorResponse {
     fn from(fault: ParameterError) -> Self {
         Self::new("invalid_request", fault.to_string())
     }
@@ -73,47 +73,70 @@ pub(super) async fn authorize(issuer: Issuer, request: Request) -> Response {
     // A state that is too long or malformed is not sent back.
     let state = params.optional("state", MAX_OPAQUE_BYTES);
     let echo = state.as_ref().copied().unwrap_or_default();
-    let response = match state.map_err(Refusal::from).and_then(|_| validate(&params)) {
-        Ok(requested) => store_and_redirect(&issuer, redirect, echo, &requested).await,
-        Err(refusal) => return redirect_error(&issuer, &redirect, echo, &refusal),
-    };
+    let response =
+        match state.map_err(AuthorizationErrorResponse::from).and_then(|_| validate(&params)) {
+            Ok(requested) => store_and_redirect(&issuer, redirect, echo, &requested).await,
+            Err(refusal) => return redirect_error(&issuer, &redirect, echo, &refusal),
+        };
     response.unwrap_or_else(|error| pages::database_unavailable(&error))
 }
 
 /// Validates all parameters but the client, the redirect URI and the state.
-fn validate(params: &Parameters) -> Result<AuthorizationParameters<'_>, Refusal> {
+fn validate(
+    params: &Parameters,
+) -> Result<AuthorizationParameters<'_>, AuthorizationErrorResponse> {
     params.refuse_repeated()?;
     match params.required("response_type", 64)? {
         "code" => {}
-        _ => return Err(Refusal::new("unsupported_response_type", "response_type must be code")),
+        _ => {
+            return Err(AuthorizationErrorResponse::new(
+                "unsupported_response_type",
+                "response_type must be code",
+            ));
+        }
     }
     if !matches!(params.optional("response_mode", 64)?, None | Some("query")) {
-        return Err(Refusal::new("invalid_request", "response_mode must be query"));
+        return Err(AuthorizationErrorResponse::new(
+            "invalid_request",
+            "response_mode must be query",
+        ));
     }
     // A request object would replace the parameters, so it must be refused and not ignored.
     for (name, error) in
         [("request", "request_not_supported"), ("request_uri", "request_uri_not_supported")]
     {
         if params.has(name) {
-            return Err(Refusal::new(error, format!("the parameter {name} is not supported")));
+            return Err(AuthorizationErrorResponse::new(
+                error,
+                format!("the parameter {name} is not supported"),
+            ));
         }
     }
     let code_challenge = params.required("code_challenge", CHALLENGE_BYTES)?;
     if params.optional("code_challenge_method", 16)? != Some("S256") {
-        return Err(Refusal::new("invalid_request", "code_challenge_method must be S256"));
+        return Err(AuthorizationErrorResponse::new(
+            "invalid_request",
+            "code_challenge_method must be S256",
+        ));
     }
     if code_challenge.len() != CHALLENGE_BYTES || !is_base64url(code_challenge) {
-        return Err(Refusal::new("invalid_request", "code_challenge is not an S256 challenge"));
+        return Err(AuthorizationErrorResponse::new(
+            "invalid_request",
+            "code_challenge is not an S256 challenge",
+        ));
     }
     let scope = known_scopes(params.optional("scope", MAX_SCOPE_BYTES)?.unwrap_or_default());
     if !contains_scope(&scope, "openid") {
-        return Err(Refusal::new("invalid_scope", "scope must have openid"));
+        return Err(AuthorizationErrorResponse::new("invalid_scope", "scope must have openid"));
     }
     // A browser session is not used here: everybody signs in again, whatever `max_age` and the
     // other values of `prompt` request, so nobody can be signed in without interaction.
     let prompt = params.optional("prompt", 64)?.unwrap_or_default();
     if prompt.split(' ').any(|one| one == "none") {
-        return Err(Refusal::new("login_required", "nobody can be signed in without a page"));
+        return Err(AuthorizationErrorResponse::new(
+            "login_required",
+            "nobody can be signed in without a page",
+        ));
     }
     Ok(AuthorizationParameters {
         scope,
@@ -167,7 +190,7 @@ fn redirect_error(
     issuer: &Issuer,
     redirect: &RedirectUri,
     state: Option<&str>,
-    refusal: &Refusal,
+    refusal: &AuthorizationErrorResponse,
 ) -> Response {
     let mut parameters =
         vec![("error", refusal.error), ("error_description", refusal.description.as_str())];

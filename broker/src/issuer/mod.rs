@@ -59,7 +59,7 @@ use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
 pub use self::jwt::HttpClientError;
-pub(crate) use self::restored::{FORGOTTEN_TABLES, forget_sign_ins};
+pub(crate) use self::restored::{TABLES_EMPTIED_BY_RESTORE, forget_sign_ins};
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
     keys::{KeyError, SigningKeyFiles, SigningKeys},
@@ -73,7 +73,7 @@ use crate::{
         rate_limit::RateLimited,
         reload::{Reloaded, Reloader},
         telemetry::Metrics,
-        throttle::{self, Allowance},
+        throttle::{self, WindowQuota},
     },
     identity::{Identity, sessions},
 };
@@ -105,19 +105,19 @@ pub struct IssuerSettings {
     /// Time that a person has to sign in.
     pub authorization_seconds: u32,
     /// Failed sign-ins of one account from one address, or from one trusted browser.
-    pub sign_in_account: Allowance,
+    pub sign_in_account: WindowQuota,
     /// Failed sign-ins from one address.
-    pub sign_in_address: Allowance,
+    pub sign_in_address: WindowQuota,
     /// Failed sign-ins of one account from everywhere.
-    pub sign_in_everywhere: Allowance,
+    pub sign_in_everywhere: WindowQuota,
     /// Sign-ins started from one address.
-    pub sign_in_start: Allowance,
+    pub sign_in_start: WindowQuota,
     /// Device codes for one address.
-    pub device_start: Allowance,
+    pub device_start: WindowQuota,
     /// Wrong user codes from one address.
-    pub user_code: Allowance,
+    pub user_code: WindowQuota,
     /// Accounts that people create from one address.
-    pub register: Allowance,
+    pub register: WindowQuota,
     /// Whether people may create accounts for themselves.
     pub registration: bool,
     /// Whether people may sign in with e-mail address and password.
@@ -127,7 +127,7 @@ pub struct IssuerSettings {
     /// Issuers of machines' tokens, by name.
     pub workloads: BTreeMap<String, WorkloadSettings>,
     /// Token exchanges from one address.
-    pub exchange: Allowance,
+    pub exchange: WindowQuota,
 }
 
 /// The issuer cannot start.

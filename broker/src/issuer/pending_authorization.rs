@@ -69,7 +69,8 @@ pub(super) async fn start(
         return Ok(too_many_started(limit));
     }
     let mut tx = db.begin().await?;
-    let taken = throttle::take(&mut tx, clock, RateLimit::SignInStart, &subject, allowance).await?;
+    let taken =
+        throttle::consume(&mut tx, clock, RateLimit::SignInStart, &subject, allowance).await?;
     if let Err(limit) = taken {
         tx.commit().await?;
         return Ok(too_many_started(limit));

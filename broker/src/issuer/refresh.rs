@@ -55,7 +55,9 @@ pub(super) async fn redeem(
     let mut tx = issuer.db().begin().await?;
     let idle_expires_at = now + i64::from(settings.session_idle_seconds) * 1000;
     // This comes first, because it locks the row of the session.
-    let Some(session) = sessions::slide(&mut tx, session_id, now, idle_expires_at).await? else {
+    let Some(session) =
+        sessions::extend_idle_timeout(&mut tx, session_id, now, idle_expires_at).await?
+    else {
         return Err(INVALID_TOKEN);
     };
     let Some(state) = read_state(&mut tx, token).await? else { return Err(INVALID_TOKEN) };

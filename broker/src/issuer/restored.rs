@@ -8,7 +8,7 @@ use crate::{base::db::Tx, on_engine};
 /// The tables of what people, devices, browsers and providers may still present. A restore empties
 /// them, so a backup contains no rows of them. A browser that is forgotten only counts as a new one
 /// for the limits on sign-ins.
-pub(crate) const FORGOTTEN_TABLES: [&str; 6] = [
+pub(crate) const TABLES_EMPTIED_BY_RESTORE: [&str; 6] = [
     "refresh_tokens",
     "authorizations",
     "device_authorizations",
@@ -24,7 +24,7 @@ pub(crate) const FORGOTTEN_TABLES: [&str; 6] = [
 /// # Errors
 /// The database failed.
 pub(crate) async fn forget_sign_ins(tx: &mut Tx) -> sqlx::Result<()> {
-    for table in FORGOTTEN_TABLES {
+    for table in TABLES_EMPTIED_BY_RESTORE {
         let statement = AssertSqlSafe(format!("DELETE FROM {table}"));
         on_engine!(tx.connection(), c => sqlx::query(statement).execute(c).await.map(drop))?;
     }

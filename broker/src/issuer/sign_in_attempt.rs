@@ -12,7 +12,7 @@ use crate::{
     base::{
         request_context,
         secret::PlainSecret,
-        throttle::{self, Allowance, RateLimit, RateLimited},
+        throttle::{self, RateLimit, RateLimited, WindowQuota},
     },
     identity::{PasswordCheck, PasswordError, PasswordSlot},
 };
@@ -39,7 +39,7 @@ pub(super) struct SignInAttempt {
     issuer: Issuer,
     email: String,
     browser: Option<PlainSecret>,
-    limits: Vec<(RateLimit, String, Allowance)>,
+    limits: Vec<(RateLimit, String, WindowQuota)>,
 }
 
 impl SignInAttempt {
@@ -148,7 +148,7 @@ impl SignInAttempt {
         let mut tx = issuer.db().begin().await?;
         for (limited, subject, allowance) in &self.limits {
             // Whether this failure reaches the limit matters only for the next attempt.
-            let _ = throttle::take(&mut tx, clock, *limited, subject, *allowance).await?;
+            let _ = throttle::consume(&mut tx, clock, *limited, subject, *allowance).await?;
         }
         // The account is the subject and not the actor, because the client did not authenticate.
         let event = Event { subject_user_id: user_id, ..Event::refused(Action::SignIn, reason) };
@@ -167,7 +167,7 @@ fn limits(
     issuer: &Issuer,
     email: &str,
     trusted: Option<&PlainSecret>,
-) -> Vec<(RateLimit, String, Allowance)> {
+) -> Vec<(RateLimit, String, WindowQuota)> {
     let (settings, account) = (issuer.settings(), account(email));
     if let Some(browser) = trusted {
         let browser = URL_SAFE_NO_PAD.encode(browser.hash().as_bytes());

@@ -12,10 +12,10 @@ use super::{call_kind::CallKind, time_limit::CallLimit};
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of other calls. The operation has one for all of its calls, too.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest answer, all pages of a list together.
-pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-/// The largest answer to a write: an object has at most 1.5 MiB, the limit of etcd.
-pub(super) const MAX_WRITE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
+/// The largest response of the API server, all pages of a list together.
+pub(super) const MAX_UPSTREAM_BYTES: usize = 32 * 1024 * 1024;
+/// The largest response to a write: an object has at most 1.5 MiB, the limit of etcd.
+pub(super) const MAX_UPSTREAM_WRITE_BYTES: usize = 2 * 1024 * 1024;
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A call.
@@ -29,7 +29,7 @@ pub(super) struct Call {
     pub(super) timeout: Duration,
     pub(super) limit: CallLimit,
     pub(super) max_bytes: usize,
-    /// Whether it is a write, which is sent only if there is memory for the largest answer.
+    /// Whether it is a write, which is sent only if there is memory for the largest response.
     pub(super) is_write: bool,
 }
 
@@ -44,7 +44,7 @@ impl Call {
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
             limit: CallLimit::Reads,
-            max_bytes: MAX_ANSWER_BYTES,
+            max_bytes: MAX_UPSTREAM_BYTES,
             is_write: false,
         }
     }
@@ -66,7 +66,7 @@ impl Call {
         object: &Value,
     ) -> Self {
         let call = Self::review(kind, path_and_query, object);
-        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_write: true, ..call }
+        Self { max_bytes: MAX_UPSTREAM_WRITE_BYTES, is_write: true, ..call }
     }
 
     /// The deletion of an object with these `Preconditions`.
@@ -96,7 +96,7 @@ impl Call {
         Self { timeout, limit: CallLimit::Own, ..self }
     }
 
-    /// Limits the size of the answer.
+    /// Limits the size of the response.
     #[must_use]
     pub(super) fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }

@@ -9,24 +9,25 @@ use super::{
     limits::Reservation,
 };
 
-/// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
-const LARGE_ANSWER_BYTES: usize = 256 * 1024;
-/// Capacity that a large answer allocates, in bytes: more than the largest answer. The system's
+/// Responses from this size on are parsed in a thread of their own, because that takes
+/// milliseconds.
+const LARGE_UPSTREAM_BYTES: usize = 256 * 1024;
+/// Capacity that a large response allocates, in bytes: more than the largest response. The system's
 /// allocator returns an allocation of more than 32 MiB as soon as it is freed, and the unused rest is
 /// never touched. It would keep smaller ones for each thread that ever needed them (mallopt(3),
 /// `M_MMAP_THRESHOLD`): after 64 lists of 1 MiB at once the broker held 40 MB.
-const LARGE_ANSWER_CAPACITY: usize = 33 * 1024 * 1024;
+const LARGE_UPSTREAM_CAPACITY: usize = 33 * 1024 * 1024;
 
-/// An answer of the API server.
+/// A response of the API server.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CallResponse {
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<u64>,
     pub(super) body: Vec<u8>,
     pub(super) memory: Reservation,
 }
 
-impl Answer {
+impl CallResponse {
     /// Size of the body.
     pub(super) fn len(&self) -> usize {
         self.body.len()
@@ -40,15 +41,15 @@ impl Answer {
         Ok(self.json_with_memory().await?.0)
     }
 
-    /// As [`Self::json`], with the memory that was reserved for the body.
+    /// Like [`Self::json`], with the memory that was reserved for the body.
     ///
     /// # Errors
-    /// As [`Self::json`].
+    /// See [`Self::json`].
     pub(super) async fn json_with_memory<T: DeserializeOwned + Send + 'static>(
         self,
     ) -> Result<(T, Reservation), Failure> {
         let Self { body, memory, .. } = self;
-        if body.len() < LARGE_ANSWER_BYTES {
+        if body.len() < LARGE_UPSTREAM_BYTES {
             return Ok((parse(&body)?, memory));
         }
         // The thread holds the memory, because a client that leaves does not end it.
@@ -84,16 +85,16 @@ impl Answer {
     }
 }
 
-/// Makes room for so many bytes of an answer.
-pub(super) fn make_room(body: &mut Vec<u8>, bytes: usize) {
-    let missing = LARGE_ANSWER_CAPACITY.saturating_sub(body.len());
+/// Reserves capacity for this number of bytes of a response.
+pub(super) fn reserve_capacity(body: &mut Vec<u8>, bytes: usize) {
+    let missing = LARGE_UPSTREAM_CAPACITY.saturating_sub(body.len());
     // The system may refuse it, if it counts memory that is never touched.
-    if bytes <= LARGE_ANSWER_BYTES || body.try_reserve_exact(missing).is_err() {
+    if bytes <= LARGE_UPSTREAM_BYTES || body.try_reserve_exact(missing).is_err() {
         body.reserve_exact(bytes.saturating_sub(body.len()));
     }
 }
 
-/// What is read of a `Status`.
+/// The fields of a `Status` that are read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {

@@ -9,14 +9,14 @@ use tenant_shared::Code;
 
 use super::{
     ModelServices,
-    caller_client::{Asker, Sender},
+    caller_client::{CallCredential, CallerClient},
     failure::Failure,
     kubernetes_token::KubernetesToken,
     limits::CallerKey,
     time_limit::TimeLimit,
 };
 use crate::{
-    base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
+    base::{rate_limit::ClientNetwork, request_context::REQUEST, secret::PlainSecret},
     gateway::{SessionCaller, Verb},
     http::{ApiError, KnownCallers},
     identity::PresentedCredential,
@@ -34,7 +34,7 @@ fn is_brokers_secret(text: &str) -> bool {
 
 /// The credential of a request, not yet verified.
 #[derive(Debug)]
-enum Presented {
+enum RequestCredential {
     Session(PresentedCredential),
     Kubernetes(KubernetesToken),
 }
@@ -86,14 +86,15 @@ impl ModelServices {
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<ApiCaller, Failure> {
-        match self.presented(method, headers)? {
-            Presented::Session(presented) => {
+        match self.request_credential(method, headers)? {
+            RequestCredential::Session(presented) => {
                 let session = self.0.gateway.session(presented).await?;
                 Ok(ApiCaller::Session(Box::new(session)))
             }
-            Presented::Kubernetes(token) => {
+            RequestCredential::Kubernetes(token) => {
                 let refused = &self.0.limits.refused;
-                let admitted = refused.admit(Client::current(), token.hash(), Instant::now());
+                let admitted =
+                    refused.admit(ClientNetwork::current(), token.hash(), Instant::now());
                 admitted.map_err(|left| {
                     let text = "too many invalid tokens come from this address";
                     Failure::too_many(text, left.as_secs() + 1)
@@ -105,7 +106,11 @@ impl ModelServices {
 
     /// The credential of a request. The configured header counts before `Authorization`, and that
     /// before the cookie; one that cannot be used is not replaced by the next.
-    fn presented(&self, method: &Method, headers: &HeaderMap) -> Result<Presented, Failure> {
+    fn request_credential(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<RequestCredential, Failure> {
         let settings = &self.0.settings;
         let configured = single(headers, &settings.token_header)?;
         let (value, prefix) = if let Some(value) = configured {
@@ -115,7 +120,7 @@ impl ModelServices {
         } else {
             // There is no header with a token, so this reads the cookie.
             let cookie = self.0.identity.extract(method, headers);
-            return Ok(Presented::Session(cookie.map_err(ApiError::from)?));
+            return Ok(RequestCredential::Session(cookie.map_err(ApiError::from)?));
         };
         let token = value.to_str().ok().and_then(|value| without_prefix(value, prefix));
         let token = token.filter(|token| !token.is_empty() && token.bytes().all(is_token_byte));
@@ -123,12 +128,12 @@ impl ModelServices {
         if is_brokers_secret(token) {
             // Only an access token is found as one.
             let secret = PlainSecret::presented(token);
-            return Ok(Presented::Session(PresentedCredential::AccessToken(secret)));
+            return Ok(RequestCredential::Session(PresentedCredential::AccessToken(secret)));
         }
         if !settings.kubernetes_tokens {
             return Err(Failure::unauthenticated());
         }
-        Ok(Presented::Kubernetes(KubernetesToken::new(token)?))
+        Ok(RequestCredential::Kubernetes(KubernetesToken::new(token)?))
     }
 }
 
@@ -136,11 +141,11 @@ impl KnownCallers for ModelServices {
     /// Whether a request presents a Kubernetes token that the API server accepted recently, or the
     /// secret of a recent session, which may be in the configured header.
     fn presents_recent_credential(&self, headers: &HeaderMap) -> bool {
-        match self.presented(&Method::GET, headers) {
-            Ok(Presented::Kubernetes(token)) => {
+        match self.request_credential(&Method::GET, headers) {
+            Ok(RequestCredential::Kubernetes(token)) => {
                 self.0.limits.refused.is_accepted(token.hash(), Instant::now())
             }
-            Ok(Presented::Session(presented)) => self.0.identity.is_cached(&presented),
+            Ok(RequestCredential::Session(presented)) => self.0.identity.is_cached(&presented),
             Err(_) => false,
         }
     }
@@ -157,30 +162,36 @@ impl ApiCaller {
         services: &ModelServices,
         namespace: Option<&str>,
         verb: Verb,
-    ) -> Result<Asker, Failure> {
+    ) -> Result<CallerClient, Failure> {
         let info = REQUEST.try_with(|context| Arc::clone(&context.info));
         let info = info.map_err(|error| Failure::internal_error(&error))?;
         let limits = &services.0.limits;
-        let (sender, keys) = match self {
+        let (credential, keys) = match self {
             Self::Session(session) => {
                 let request = session.begin(namespace, verb, &info).await;
                 let request = request.map_err(without_workspace)?;
                 let keys = vec![CallerKey::User(request.caller().user_id())];
-                (Sender::Session(Box::new(request)), keys)
+                (CallCredential::Session(Box::new(request)), keys)
             }
             Self::Kubernetes(token) => {
-                let address = Client::current();
+                let address = ClientNetwork::current();
                 let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
                 let permit = limits.tokens.admit(token.hash(), address, Instant::now())?;
                 // Somebody may have many tokens, for example of ServiceAccounts.
                 let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
-                (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
+                (CallCredential::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
             }
         };
         let time_limit = TimeLimit::new(verb, info.started_at);
-        Ok(Asker::new(services.clone(), sender, info, limits.of_request(&keys), time_limit))
+        Ok(CallerClient::new(
+            services.clone(),
+            credential,
+            info,
+            limits.of_request(&keys),
+            time_limit,
+        ))
     }
 }
 

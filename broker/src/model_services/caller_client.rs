@@ -17,17 +17,19 @@ use uuid::Uuid;
 
 use super::{
     ModelServices,
-    call::{Call, JSON, MAX_WRITE_ANSWER_BYTES},
+    call::{Call, JSON, MAX_UPSTREAM_WRITE_BYTES},
     call_kind::CallOutcome,
-    call_response::{Answer, make_room},
+    call_response::{CallResponse, reserve_capacity},
     failure::Failure,
     kubernetes_token::KubernetesToken,
-    limits::{KeptMemory, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    limits::{
+        RequestLimits, Reservation, SMALL_UPSTREAM_BYTES, SmallResponseReservation, TokenPermit,
+    },
     time_limit::TimeLimit,
 };
 use crate::{
     base::{
-        rate_limit::{Client, InFlightSlot},
+        rate_limit::{ClientNetwork, InFlightSlot},
         request_context::{RequestInfo, record_upstream_call},
     },
     cluster::{MAX_POOLED_BODY_BYTES, Transport},
@@ -42,33 +44,34 @@ const USER_AGENT: HeaderValue =
 
 /// The credential that calls are sent with.
 #[derive(Debug)]
-pub(super) enum Sender {
+pub(super) enum CallCredential {
     /// The token of the session's workspace.
     Session(Box<SessionRequest>),
     /// The caller's own token.
     Kubernetes { token: KubernetesToken, permit: TokenPermit, _slot: InFlightSlot },
 }
 
-/// A request of a caller who is within the limits. It asks the API server as the caller.
+/// The client of a request within the limits. It calls the API server as the caller.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct CallerClient {
     services: ModelServices,
-    sender: Sender,
+    credential: CallCredential,
     info: Arc<RequestInfo>,
     limits: RequestLimits,
     time_limit: TimeLimit,
     calls: Arc<Semaphore>,
     /// Memory of the lists that were read, until the request ends.
-    held: Mutex<Vec<Reservation>>,
-    /// Memory of what is kept of small answers, until the request ends.
-    kept: Mutex<KeptMemory>,
-    /// Memory of the answers to writes, which are sent one after the other, until the request ends.
+    list_reservations: Mutex<Vec<Reservation>>,
+    /// Memory of what is kept of small responses, until the request ends.
+    small_reservation: Mutex<SmallResponseReservation>,
+    /// Memory of the responses to writes, which are sent one after the other, until the request
+    /// ends.
     writes: OnceLock<Reservation>,
     /// Whether the API server accepted the Kubernetes token with a call of this request.
     is_token_accepted: AtomicBool,
 }
 
-fn too_many_answers() -> Failure {
+fn out_of_memory() -> Failure {
     Failure::too_many("too many large answers at once; try again", 2)
 }
 
@@ -76,49 +79,50 @@ fn not_in_time() -> Failure {
     Failure::internal("the API server did not answer in time")
 }
 
-/// A call whose client may leave before the answer. A token that was not accepted before, by a call of
-/// this request or of another one, counts as refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
-/// always leaves would have no limit of requests.
-struct Unanswered<'a>(Option<&'a Asker>);
+/// Guard of a call whose client may leave before the response. If the client leaves, a token that
+/// was not accepted before, by a call of this request or of another one, counts as refused, because
+/// the token may be a guess. The token keeps its limiter. Otherwise a client that always leaves
+/// would have no limit of requests.
+struct CancelledCallGuard<'a>(Option<&'a CallerClient>);
 
-impl Unanswered<'_> {
+impl CancelledCallGuard<'_> {
     fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for CancelledCallGuard<'_> {
     fn drop(&mut self) {
-        let Some(asker) = self.0 else { return };
-        let Sender::Kubernetes { token, .. } = &asker.sender else { return };
+        let Some(client) = self.0 else { return };
+        let CallCredential::Kubernetes { token, .. } = &client.credential else { return };
         // The accepted tokens of an address are limited in number, so this one may not be among them.
-        if asker.is_token_accepted.load(Ordering::Relaxed) {
+        if client.is_token_accepted.load(Ordering::Relaxed) {
             return;
         }
-        let limits = &asker.services.0.limits;
-        limits.refused.count_unanswered(asker.client(), token.hash(), Instant::now());
+        let limits = &client.services.0.limits;
+        limits.refused.count_cancelled(client.network(), token.hash(), Instant::now());
     }
 }
 
-impl Asker {
+impl CallerClient {
     pub(super) fn new(
         services: ModelServices,
-        sender: Sender,
+        credential: CallCredential,
         info: Arc<RequestInfo>,
         limits: RequestLimits,
         time_limit: TimeLimit,
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
-        let kept = Mutex::new(limits.memory.keep());
+        let small_reservation = Mutex::new(limits.memory.small_responses());
         Self {
             services,
-            sender,
+            credential,
             info,
             limits,
             time_limit,
             calls,
-            held: Mutex::default(),
-            kept,
+            list_reservations: Mutex::default(),
+            small_reservation,
             writes: OnceLock::new(),
             is_token_accepted: AtomicBool::new(false),
         }
@@ -127,16 +131,16 @@ impl Asker {
     /// The part of a session's request that is in another namespace of its workspace. It has the
     /// limits of the request; `None` if the request has a Kubernetes token.
     pub(super) fn part_in(&self, namespace: &str) -> Option<Self> {
-        let Sender::Session(request) = &self.sender else { return None };
+        let CallCredential::Session(request) = &self.credential else { return None };
         Some(Self {
             services: self.services.clone(),
-            sender: Sender::Session(Box::new(request.part_in(namespace))),
+            credential: CallCredential::Session(Box::new(request.part_in(namespace))),
             info: Arc::clone(&self.info),
             limits: self.limits.clone(),
             time_limit: self.time_limit,
             calls: Arc::clone(&self.calls),
-            held: Mutex::default(),
-            kept: Mutex::new(self.limits.memory.keep()),
+            list_reservations: Mutex::default(),
+            small_reservation: Mutex::new(self.limits.memory.small_responses()),
             writes: OnceLock::new(),
             is_token_accepted: AtomicBool::new(false),
         })
@@ -144,37 +148,38 @@ impl Asker {
 
     /// Identifier of the workspace whose token is sent; `None` if the request has a Kubernetes token.
     pub(super) fn workspace_id(&self) -> Option<Uuid> {
-        match &self.sender {
-            Sender::Session(request) => Some(request.workspace_id()),
-            Sender::Kubernetes { .. } => None,
+        match &self.credential {
+            CallCredential::Session(request) => Some(request.workspace_id()),
+            CallCredential::Kubernetes { .. } => None,
         }
     }
 
-    /// Holds memory until the request ends.
-    pub(super) fn hold(&self, memory: Reservation) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    /// Retains reserved memory until the request ends.
+    pub(super) fn retain_until_end(&self, memory: Reservation) {
+        self.list_reservations.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 
-    /// Holds memory for so many more bytes until the request ends.
+    /// Reserves memory for this number of bytes until the request ends.
     ///
     /// # Errors
     /// There is not enough.
-    pub(super) fn keep(&self, bytes: usize) -> Result<(), Failure> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.keep(bytes) { Ok(()) } else { Err(too_many_answers()) }
+    pub(super) fn reserve_bytes(&self, bytes: usize) -> Result<(), Failure> {
+        let mut small_reservation =
+            self.small_reservation.lock().unwrap_or_else(PoisonError::into_inner);
+        if small_reservation.try_reserve_more(bytes) { Ok(()) } else { Err(out_of_memory()) }
     }
 
-    /// Reserves memory for the answers to the writes of a change. So no write of a change that has begun
-    /// fails for want of memory, nor one that takes it back. The lists of the request are evaluated, so
-    /// their memory is free.
+    /// Reserves memory for the responses to the writes of a change. So neither a write of a change
+    /// that has begun nor its rollback fails because memory is exhausted. The lists of the request
+    /// are evaluated, so their memory is free.
     ///
     /// # Errors
     /// There is not enough.
     pub(super) fn reserve_writes(&self) -> Result<(), Failure> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.list_reservations.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut memory = self.limits.memory.reserve();
-        if !memory.grow_to(MAX_WRITE_ANSWER_BYTES) {
-            return Err(too_many_answers());
+        if !memory.try_grow_to(MAX_UPSTREAM_WRITE_BYTES) {
+            return Err(out_of_memory());
         }
         // If there is a reservation already, that one is used.
         let _ = self.writes.set(memory);
@@ -182,8 +187,8 @@ impl Asker {
     }
 
     /// The client that sent the request.
-    pub(super) fn client(&self) -> Client {
-        Client::from_address(self.info.address)
+    pub(super) fn network(&self) -> ClientNetwork {
+        ClientNetwork::from_address(self.info.address)
     }
 
     /// The service that the request is for.
@@ -196,14 +201,16 @@ impl Asker {
     pub(super) fn is_not_carried_out(&self, failure: &Failure) -> bool {
         match failure.status() {
             StatusCode::TOO_MANY_REQUESTS => true,
-            StatusCode::UNAUTHORIZED => matches!(self.sender, Sender::Kubernetes { .. }),
+            StatusCode::UNAUTHORIZED => {
+                matches!(self.credential, CallCredential::Kubernetes { .. })
+            }
             _ => false,
         }
     }
 
     /// The credential that calls are sent with.
-    pub(super) fn sender(&self) -> &Sender {
-        &self.sender
+    pub(super) fn credential(&self) -> &CallCredential {
+        &self.credential
     }
 
     /// Runs reads that are not calls of the caller within the time that the operation has left.
@@ -224,40 +231,40 @@ impl Asker {
     /// # Errors
     /// The API server does not accept the caller's token, does not answer in time, or answers more
     /// than the limit; the request is cancelled.
-    pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, call: Call) -> Result<CallResponse, Failure> {
         record_upstream_call();
         let kind = call.kind;
         let timeout = self.time_limit.call(call.limit, call.timeout, Instant::now());
-        let answered = if timeout.is_zero() {
+        let result = if timeout.is_zero() {
             // `timeout` polls once, which may send the call.
             Err(not_in_time())
         } else {
-            let unanswered = Unanswered(Some(self));
+            let guard = CancelledCallGuard(Some(self));
             // On the heap, because an operation has many calls.
-            let answered = tokio::time::timeout(timeout, Box::pin(self.ask_untimed(call))).await;
-            unanswered.disarm();
-            answered.unwrap_or_else(|_| Err(not_in_time()))
+            let result = tokio::time::timeout(timeout, Box::pin(self.send_untimed(call))).await;
+            guard.disarm();
+            result.unwrap_or_else(|_| Err(not_in_time()))
         };
-        let outcome = match &answered {
-            Ok(answer) if answer.status.is_success() => CallOutcome::Success,
-            Ok(answer) if answer.status.is_client_error() => CallOutcome::Refused,
+        let outcome = match &result {
+            Ok(response) if response.status.is_success() => CallOutcome::Success,
+            Ok(response) if response.status.is_client_error() => CallOutcome::Refused,
             Err(failure) if !failure.status().is_server_error() => CallOutcome::Refused,
             _ => CallOutcome::Failed,
         };
         self.services.0.metrics.model_services_call(kind.as_str(), outcome.as_str());
-        answered
+        result
     }
 
-    async fn ask_untimed(&self, call: Call) -> Result<Answer, Failure> {
+    async fn send_untimed(&self, call: Call) -> Result<CallResponse, Failure> {
         let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
-        let turn = self.calls.acquire().await.map_err(closed)?;
-        let of_caller = self.limits.calls.acquire().await.map_err(closed)?;
+        let request_permit = self.calls.acquire().await.map_err(closed)?;
+        let caller_permit = self.limits.calls.acquire().await.map_err(closed)?;
         let (mut body, mut reserved): (Vec<u8>, usize) = (Vec::new(), 0);
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
         let is_reserved = call.is_write && self.writes.get().is_some();
-        if call.is_write && !is_reserved && !memory.grow_to(max_bytes) {
-            return Err(too_many_answers());
+        if call.is_write && !is_reserved && !memory.try_grow_to(max_bytes) {
+            return Err(out_of_memory());
         }
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
@@ -266,19 +273,19 @@ impl Asker {
             }
             if length > reserved {
                 let limit =
-                    if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
+                    if length <= SMALL_UPSTREAM_BYTES { SMALL_UPSTREAM_BYTES } else { max_bytes };
                 let capacity = length.saturating_mul(2).min(limit).max(length);
-                if !is_reserved && !memory.grow_to(capacity) {
-                    return Err(too_many_answers());
+                if !is_reserved && !memory.try_grow_to(capacity) {
+                    return Err(out_of_memory());
                 }
-                make_room(&mut body, capacity);
+                reserve_capacity(&mut body, capacity);
                 reserved = capacity;
             }
             body.extend_from_slice(data);
             Ok(())
         };
-        let head = match &self.sender {
-            Sender::Session(request) => {
+        let head = match &self.credential {
+            CallCredential::Session(request) => {
                 let mut failure = None;
                 let message = self.message(call);
                 let sent = request.send(&message, |data| {
@@ -289,14 +296,14 @@ impl Asker {
                 });
                 sent.await.map_err(|error| failure.take().unwrap_or_else(|| error.into()))?
             }
-            Sender::Kubernetes { token, permit, .. } => {
+            CallCredential::Kubernetes { token, permit, .. } => {
                 self.send_with_token(call, token, permit, receive).await?
             }
         };
-        drop((turn, of_caller));
+        drop((request_permit, caller_permit));
         let retry_after = head.headers.get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok(Answer { status: head.status, retry_after, body, memory })
+        Ok(CallResponse { status: head.status, retry_after, body, memory })
     }
 
     /// The message of a call, without a credential.
@@ -339,15 +346,15 @@ impl Asker {
         let response = upstream.send(request, transport).await.map_err(unavailable)?;
         let (head, mut body) = response.into_parts();
         let limits = &self.services.0.limits;
-        let client = self.client();
+        let network = self.network();
         if head.status == StatusCode::UNAUTHORIZED {
-            limits.refused.count(client, token.hash(), Instant::now());
+            limits.refused.count(network, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
             self.services.0.metrics.model_services_token_refused();
             return Err(Failure::unauthenticated());
         }
         if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
-            limits.refused.accept(client, token.hash(), Instant::now());
+            limits.refused.accept(network, token.hash(), Instant::now());
             self.is_token_accepted.store(true, Ordering::Relaxed);
         }
         while let Some(frame) = body.frame().await {

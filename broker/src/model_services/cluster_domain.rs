@@ -15,7 +15,7 @@ const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// Timeout of the read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the cluster said.
+/// Result of the read of the domain.
 #[derive(Clone, Debug)]
 enum Read {
     Domain(String),
@@ -39,10 +39,10 @@ impl Read {
 }
 
 impl ModelServices {
-    /// The domain of the cluster's routes; `None` if nobody is to say it.
+    /// The domain of the cluster's routes; `None` if it is not configured.
     ///
     /// # Errors
-    /// The cluster is to say it, and does not, or cannot be asked.
+    /// The domain is to be read from the cluster, and the read failed or found none.
     pub(super) async fn cluster_domain(&self) -> Result<Option<String>, Failure> {
         match &self.0.settings.cluster_domain {
             ClusterDomain::Unknown => Ok(None),

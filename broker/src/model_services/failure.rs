@@ -81,7 +81,7 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "")
     }
 
-    /// As [`Self::internal`], for an error.
+    /// Like [`Self::internal`], for an error.
     pub(super) fn internal_error(cause: &(dyn Error + 'static)) -> Self {
         Self::internal(error_chain(cause))
     }

@@ -70,7 +70,7 @@ impl KnownKeys {
     fn set(&mut self, key: &'static str, value: &str) {
         let max_bytes =
             if matches!(key, DESCRIPTION | USE_CASE) { MAX_TEXT_BYTES } else { MAX_VALUE_BYTES };
-        let value = beginning(value, max_bytes).to_owned();
+        let value = truncate(value, max_bytes).to_owned();
         match self.0.iter_mut().find(|(known, _)| *known == key) {
             Some(entry) => entry.1 = value,
             None => self.0.push((key, value)),
@@ -78,18 +78,18 @@ impl KnownKeys {
     }
 }
 
-/// The longest beginning of a text that has at most so many bytes.
-pub(super) fn beginning(text: &str, max_bytes: usize) -> &str {
+/// The text, cut to at most this number of bytes.
+pub(super) fn truncate(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
 /// The beginning of a value.
 #[derive(Default)]
-struct Beginning(String);
+struct TruncatedText(String);
 
-impl Lenient for Beginning {
+impl Lenient for TruncatedText {
     fn text(text: &str) -> Self {
-        Self(beginning(text, MAX_TEXT_BYTES).to_owned())
+        Self(truncate(text, MAX_TEXT_BYTES).to_owned())
     }
 }
 
@@ -99,7 +99,7 @@ impl Lenient for KnownKeys {
         while let Some(key) = object.next_key_seed(KnownKey)? {
             match key {
                 Some(key) => {
-                    let value = object.next_value_seed(Reader::<Beginning>::default())?;
+                    let value = object.next_value_seed(Reader::<TruncatedText>::default())?;
                     known.set(key, &value.0);
                 }
                 None => {

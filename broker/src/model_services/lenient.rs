@@ -46,8 +46,8 @@ pub(super) const MAX_NAME_BYTES: usize = 253;
 /// them, so an object of the largest size could be one such text.
 pub(super) const MAX_URL_BYTES: usize = 2048;
 
-/// Reads a text of at most so many bytes, for `#[serde(deserialize_with)]`. A longer one is empty, as
-/// if it were not there.
+/// Reads a text of at most this number of bytes, for `#[serde(deserialize_with)]`. A longer one is
+/// empty, as if it were not there.
 pub(super) fn read_at_most<'de, const MAX_BYTES: usize, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<String, D::Error> {
@@ -142,7 +142,7 @@ impl Lenient for String {
     }
 }
 
-/// A text of at most so many bytes.
+/// A text of at most this number of bytes.
 #[derive(Default)]
 struct Bounded<const MAX_BYTES: usize>(String);
 

@@ -4,9 +4,9 @@ use http::{HeaderValue, StatusCode};
 use url::form_urlencoded;
 
 use super::{
-    call::{Call, MAX_ANSWER_BYTES},
+    call::{Call, MAX_UPSTREAM_BYTES},
     call_kind::CallKind,
-    caller_client::Asker,
+    caller_client::CallerClient,
     failure::Failure,
     lenient::{Lenient, MAX_OBJECTS, Page},
 };
@@ -83,7 +83,7 @@ impl List {
     }
 }
 
-impl Asker {
+impl CallerClient {
     /// Reads all pages of a list.
     ///
     /// # Errors
@@ -96,17 +96,17 @@ impl Asker {
         let (mut objects, mut bytes) = (Vec::new(), 0);
         let mut continue_token = String::new();
         for _ in 0..MAX_PAGES {
-            let call = list.page(&continue_token).max_bytes(MAX_ANSWER_BYTES - bytes);
-            let answer = self.ask(call).await?;
-            match answer.status {
+            let call = list.page(&continue_token).max_bytes(MAX_UPSTREAM_BYTES - bytes);
+            let response = self.send(call).await?;
+            match response.status {
                 StatusCode::OK => {}
                 StatusCode::FORBIDDEN => return Ok(Listed::Forbidden),
                 StatusCode::NOT_FOUND => return Ok(Listed::NotFound),
-                _ => return Err(answer.unexpected()),
+                _ => return Err(response.unexpected()),
             }
-            bytes += answer.len();
-            let (page, memory) = answer.json_with_memory::<Page<T>>().await?;
-            self.hold(memory);
+            bytes += response.len();
+            let (page, memory) = response.json_with_memory::<Page<T>>().await?;
+            self.retain_until_end(memory);
             objects.extend(page.items);
             if objects.len() > MAX_OBJECTS {
                 return Err(Failure::internal(format!(

@@ -1,5 +1,5 @@
-//! Model services: the namespaces that somebody may see, the models that KServe serves there, and a
-//! Llama Stack for them.
+//! Model services: the namespaces that somebody may see, the models that KServe serves there, and
+//! Llama Stack distributions that use these models.
 //!
 //! Every call to Kubernetes carries the caller's own token: a Kubernetes token of theirs, or the
 //! two-hour token of the workspace of their session, as in the gateway. So RBAC decides, and the API
@@ -15,8 +15,8 @@
 //! | `cluster_domain` | the domain of the cluster's routes |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
-//! | `models`, `inference` | the models of a namespace, and their conversion to the wire |
-//! | `lenient`, `known_keys` | how objects are read: odd values are empty, and what is not used is skipped |
+//! | `models`, `inference` | the models of a namespace, and their conversion to the types of the API |
+//! | `lenient`, `known_keys` | lenient deserialization: a value of an unexpected type becomes the default, and unused fields are skipped |
 //! | `model_url` | URLs of models, as their owners write them |
 //! | `owners` | owners of objects that models may own |
 //! | `endpoint`, `token` | URL and token Secret of a model |

@@ -79,7 +79,7 @@ impl InNamespace {
     ) -> Result<Vec<T>, Failure> {
         for version in kind.versions {
             let list = List::new(kind.call, kind.path(version, self.namespace())).labels(ASSET);
-            match self.asker().list(&list).await? {
+            match self.client().list(&list).await? {
                 Listed::Objects(objects) => return Ok(objects),
                 Listed::Forbidden if self.is_served(kind.plural, version).await? => {
                     let what = format!("you may not list objects of kind {}", kind.name);
@@ -97,7 +97,7 @@ impl InNamespace {
         let path =
             format!("/apis/{GROUP}/v1alpha1/namespaces/{}/servingruntimes", self.namespace());
         let list = List::new(CallKind::ServingRuntimes, path).metadata_only();
-        match self.asker().list(&list).await? {
+        match self.client().list(&list).await? {
             Listed::Objects(objects) => Ok(objects),
             Listed::NotFound | Listed::Forbidden => {
                 tracing::debug!(
@@ -114,28 +114,28 @@ impl InNamespace {
     pub(super) async fn is_served(&self, plural: &str, version: &str) -> Result<bool, Failure> {
         let path = format!("/apis/{GROUP}/{version}");
         let call = Call::get(CallKind::Discovery, path).max_bytes(MAX_DISCOVERY_BYTES);
-        let answer = self.asker().ask(call).await?;
-        match answer.status {
+        let response = self.client().send(call).await?;
+        match response.status {
             StatusCode::OK => {
-                let list: ResourceList = answer.json().await?;
+                let list: ResourceList = response.json().await?;
                 Ok(list.resources.iter().any(|resource| resource.name == plural))
             }
             StatusCode::NOT_FOUND => Ok(false),
             // Discovery is not open to this caller.
             StatusCode::FORBIDDEN => Ok(true),
-            _ => Err(answer.unexpected()),
+            _ => Err(response.unexpected()),
         }
     }
 
     /// Checks that the namespace exists, as far as the caller may know.
     async fn require_existence(&self) -> Result<(), Failure> {
         let path = format!("/api/v1/namespaces/{}", self.namespace());
-        let answer = self.asker().ask(Call::get(CallKind::Namespace, path)).await?;
-        match answer.status {
+        let response = self.client().send(Call::get(CallKind::Namespace, path)).await?;
+        match response.status {
             StatusCode::NOT_FOUND => {
                 Err(Failure::not_found(format!("namespace {} does not exist", self.namespace())))
             }
-            status if status.is_server_error() => Err(answer.unexpected()),
+            status if status.is_server_error() => Err(response.unexpected()),
             _ => Ok(()),
         }
     }

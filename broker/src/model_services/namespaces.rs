@@ -17,7 +17,7 @@ use super::{
     call::{Call, REVIEW_TIMEOUT},
     call_kind::CallKind,
     caller::ApiCaller,
-    caller_client::Asker,
+    caller_client::CallerClient,
     failure::Failure,
     inference::ObjectMetadata,
     known_keys::DISPLAY_NAME,
@@ -51,7 +51,7 @@ impl ModelServices {
     pub(super) async fn namespaces(
         &self,
         caller: &ApiCaller,
-    ) -> Result<(ModelNamespaceList, Arc<Asker>), Failure> {
+    ) -> Result<(ModelNamespaceList, Arc<CallerClient>), Failure> {
         // The namespaces of tenants are in the database, so the limits of the tier come first.
         let first = Arc::new(caller.begin(self, None, Verb::List).await?);
         let mut data = match caller {
@@ -74,7 +74,7 @@ impl ModelServices {
         &self,
         caller: &ApiCaller,
         session: &SessionCaller,
-        first: &Arc<Asker>,
+        first: &Arc<CallerClient>,
         names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
         first.keep_candidates(&names)?;
@@ -98,7 +98,7 @@ impl ModelServices {
         let reads = wanted.into_iter().map(|(workspace, name)| async move {
             let request = requests.get(&workspace).and_then(Option::as_ref);
             match request.and_then(|request| request.part_in(&name)) {
-                Some(part) => first.kept(part.namespace(&name).await?),
+                Some(part) => first.reserve_namespace(part.namespace(&name).await?),
                 None => Ok(None),
             }
         });
@@ -120,18 +120,18 @@ fn candidates_bytes(names: &BTreeSet<String>) -> usize {
     names.iter().map(|name| CANDIDATE_BYTES + name.len()).sum()
 }
 
-impl Asker {
+impl CallerClient {
     /// Limits the number of candidates, and keeps their names until the request ends.
     fn keep_candidates(&self, names: &BTreeSet<String>) -> Result<(), Failure> {
         limit_reads(names)?;
-        self.keep(candidates_bytes(names))
+        self.reserve_bytes(candidates_bytes(names))
     }
 
     /// The namespaces that the user of the token may read.
     async fn namespaces(&self) -> Result<Vec<ModelNamespace>, Failure> {
         let all = List::new(CallKind::Namespaces, "/api/v1/namespaces");
         match self.list::<ObjectMetadata>(&all).await? {
-            Listed::Objects(found) => return Ok(found.into_iter().map(to_wire).collect()),
+            Listed::Objects(found) => return Ok(found.into_iter().map(to_api).collect()),
             Listed::NotFound => {
                 return Err(Failure::internal("the API server has no namespaces"));
             }
@@ -139,7 +139,7 @@ impl Asker {
         }
         let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects");
         match self.list::<ObjectMetadata>(&projects).await {
-            Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_wire).collect()),
+            Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_api).collect()),
             Ok(Listed::Forbidden | Listed::NotFound) => {}
             Err(failure) if failure.status() == StatusCode::INTERNAL_SERVER_ERROR => {
                 tracing::warn!(error = %failure, "cannot list the projects of a caller");
@@ -150,15 +150,18 @@ impl Asker {
         self.keep_candidates(&candidates)?;
         let reads = candidates
             .into_iter()
-            .map(|name| async move { self.kept(self.namespace(&name).await?) });
+            .map(|name| async move { self.reserve_namespace(self.namespace(&name).await?) });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
         found.try_filter_map(async |found| Ok(found)).try_collect().await
     }
 
     /// Keeps a namespace until the request ends.
-    fn kept(&self, found: Option<ModelNamespace>) -> Result<Option<ModelNamespace>, Failure> {
+    fn reserve_namespace(
+        &self,
+        found: Option<ModelNamespace>,
+    ) -> Result<Option<ModelNamespace>, Failure> {
         if let Some(ModelNamespace { name, display_name }) = &found {
-            self.keep(size_of::<ModelNamespace>() + name.len() + display_name.len())?;
+            self.reserve_bytes(size_of::<ModelNamespace>() + name.len() + display_name.len())?;
         }
         Ok(found)
     }
@@ -169,11 +172,11 @@ impl Asker {
             return Ok(None);
         }
         let call = Call::get(CallKind::Namespace, format!("/api/v1/namespaces/{name}"));
-        let answer = self.ask(call).await?;
-        match answer.status {
-            StatusCode::OK => Ok(Some(to_wire(answer.json().await?))),
+        let response = self.send(call).await?;
+        match response.status {
+            StatusCode::OK => Ok(Some(to_api(response.json().await?))),
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(answer.unexpected()),
+            _ => Err(response.unexpected()),
         }
     }
 
@@ -188,7 +191,7 @@ impl Asker {
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let _permits = services.0.limits.acquire_search(&user.user, self.client()).await?;
+            let _permits = services.0.limits.acquire_search(&user.user, self.network()).await?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);
@@ -209,18 +212,18 @@ impl Asker {
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
         let call = Call::review(CallKind::RulesReview, path, &review).timeout(REVIEW_TIMEOUT);
-        let answer = self.ask(call).await?;
-        if answer.status == StatusCode::FORBIDDEN {
+        let response = self.send(call).await?;
+        if response.status == StatusCode::FORBIDDEN {
             return Ok(Rules { incomplete: true, ..Rules::default() });
         }
-        if !answer.status.is_success() {
-            return Err(answer.unexpected());
+        if !response.status.is_success() {
+            return Err(response.unexpected());
         }
-        Ok(answer.json::<RulesReview>().await?.status)
+        Ok(response.json::<RulesReview>().await?.status)
     }
 }
 
-fn to_wire(object: ObjectMetadata) -> ModelNamespace {
+fn to_api(object: ObjectMetadata) -> ModelNamespace {
     let display_name = match object.metadata.annotation(DISPLAY_NAME) {
         "" => object.metadata.name.clone(),
         name => name.to_owned(),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::base::rate_limit::Client;
+use crate::base::rate_limit::ClientNetwork;
 
 const WINDOW: Duration = Duration::from_mins(5);
 /// Rows of an address within [`WINDOW`]. The address may be a frontend's.
@@ -20,7 +20,7 @@ const MAX_ROWS: u32 = 1000;
 struct Rows {
     since: Option<Instant>,
     total: u32,
-    by_address: HashMap<Client, u32>,
+    by_address: HashMap<ClientNetwork, u32>,
     omitted: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct RefusalRows(Mutex<Rows>);
 impl RefusalRows {
     /// Permits one row of this address; returns the number of rows that were omitted since the last
     /// one. `None` if the row is to be omitted.
-    pub(super) fn take(&self, client: Client, now: Instant) -> Option<u64> {
+    pub(super) fn admit(&self, client: ClientNetwork, now: Instant) -> Option<u64> {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if rows.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             *rows = Rows { since: Some(now), omitted: rows.omitted, ..Rows::default() };
@@ -45,9 +45,9 @@ impl RefusalRows {
         Some(std::mem::take(&mut rows.omitted))
     }
 
-    /// Counts a row that was not written, and again the omitted rows that [`Self::take`] returned for
-    /// it.
-    pub(super) fn give_back(&self, omitted: u64) {
+    /// Counts a row that was not written, and again the omitted rows that [`Self::admit`] returned
+    /// for it.
+    pub(super) fn restore_omitted(&self, omitted: u64) {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.omitted = rows.omitted.saturating_add(omitted).saturating_add(1);
     }
@@ -57,8 +57,8 @@ impl RefusalRows {
 mod tests {
     use super::*;
 
-    fn client(number: u32) -> Client {
-        Client::V4(number.into())
+    fn client(number: u32) -> ClientNetwork {
+        ClientNetwork::V4(number.into())
     }
 
     #[test]
@@ -66,19 +66,19 @@ mod tests {
         let (rows, now) = (RefusalRows::default(), Instant::now());
         let taken = |number, now| {
             let all = 0..150;
-            all.filter(|_| rows.take(client(number), now).is_some()).count()
+            all.filter(|_| rows.admit(client(number), now).is_some()).count()
         };
         assert_eq!(taken(0, now), 100);
-        assert_eq!(rows.take(client(1), now), Some(50), "the next row says how many are missing");
-        rows.give_back(50);
-        assert_eq!(rows.take(client(1), now), Some(51), "that row was not written");
+        assert_eq!(rows.admit(client(1), now), Some(50), "the next row says how many are missing");
+        rows.restore_omitted(50);
+        assert_eq!(rows.admit(client(1), now), Some(51), "that row was not written");
         for number in 2..20 {
             taken(number, now);
         }
-        assert_eq!(rows.take(client(99), now), None);
+        assert_eq!(rows.admit(client(99), now), None);
         assert_eq!(rows.0.lock().unwrap().total, MAX_ROWS);
         let later = now + WINDOW;
-        assert!(rows.take(client(99), later).is_some_and(|omitted| omitted > 0));
+        assert!(rows.admit(client(99), later).is_some_and(|omitted| omitted > 0));
         assert_eq!(taken(0, later), 100);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     call::{Call, REVIEW_TIMEOUT},
     call_kind::CallKind,
     caller::ApiCaller,
-    caller_client::Asker,
+    caller_client::CallerClient,
     failure::Failure,
 };
 use crate::{
@@ -24,14 +24,14 @@ const MAX_REVIEW_BYTES: usize = 1024 * 1024;
 /// A request in a namespace whose caller may use it: the API server said so in this request.
 #[derive(Debug)]
 pub struct InNamespace {
-    asker: Asker,
+    client: CallerClient,
     namespace: String,
 }
 
 impl InNamespace {
     /// The request of the caller.
-    pub(super) fn asker(&self) -> &Asker {
-        &self.asker
+    pub(super) fn client(&self) -> &CallerClient {
+        &self.client
     }
 
     /// Name of the namespace.
@@ -79,13 +79,13 @@ pub(super) struct RefusedReview {
     pub(super) failure: Failure,
     /// The request, if the API server said that its caller may not use the namespace. It still asks
     /// who that is: the caller's limits, which a new request may exceed, admitted it already.
-    pub(super) asker: Option<Box<Asker>>,
+    pub(super) client: Option<Box<CallerClient>>,
 }
 
 /// The review did not take place.
 impl From<Failure> for RefusedReview {
     fn from(failure: Failure) -> Self {
-        Self { failure, asker: None }
+        Self { failure, client: None }
     }
 }
 
@@ -103,7 +103,7 @@ impl ModelServices {
         verb: Verb,
     ) -> Result<InNamespace, RefusedReview> {
         record_field(Field::Namespace, namespace);
-        let asker = caller.begin(self, Some(namespace), verb).await?;
+        let client = caller.begin(self, Some(namespace), verb).await?;
         let check = &self.0.settings.access_check;
         let attributes = json!({
             "namespace": namespace,
@@ -111,15 +111,15 @@ impl ModelServices {
             "group": check.group,
             "resource": check.resource,
         });
-        if !asker.is_allowed(&attributes).await? {
+        if !client.is_allowed(&attributes).await? {
             let failure = Failure::forbidden_in(namespace);
-            return Err(RefusedReview { failure, asker: Some(Box::new(asker)) });
+            return Err(RefusedReview { failure, client: Some(Box::new(client)) });
         }
-        Ok(InNamespace { asker, namespace: namespace.to_owned() })
+        Ok(InNamespace { client, namespace: namespace.to_owned() })
     }
 }
 
-impl Asker {
+impl CallerClient {
     /// Whether the caller may do something (`SelfSubjectAccessReview` with these
     /// `resourceAttributes`).
     ///
@@ -132,14 +132,14 @@ impl Asker {
             "spec": {"resourceAttributes": attributes},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = self.ask(review_call(CallKind::AccessReview, path, &review)).await?;
-        if answer.status == http::StatusCode::FORBIDDEN {
+        let response = self.send(review_call(CallKind::AccessReview, path, &review)).await?;
+        if response.status == http::StatusCode::FORBIDDEN {
             return Ok(false);
         }
-        if !answer.status.is_success() {
-            return Err(answer.unexpected());
+        if !response.status.is_success() {
+            return Err(response.unexpected());
         }
-        Ok(answer.json::<AccessReview>().await?.status.allowed)
+        Ok(response.json::<AccessReview>().await?.status.allowed)
     }
 
     /// The user that the API server sees in this request (`SelfSubjectReview`).
@@ -149,14 +149,14 @@ impl Asker {
     pub(super) async fn who_am_i(&self) -> Result<UserInfo, Failure> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-        let answer = self.ask(review_call(CallKind::SelfReview, path, &review)).await?;
-        if answer.status == http::StatusCode::FORBIDDEN {
+        let response = self.send(review_call(CallKind::SelfReview, path, &review)).await?;
+        if response.status == http::StatusCode::FORBIDDEN {
             return Err(Failure::forbidden("You don't have permission to review yourself"));
         }
-        if !answer.status.is_success() {
-            return Err(answer.unexpected());
+        if !response.status.is_success() {
+            return Err(response.unexpected());
         }
-        let user = answer.json::<SelfReview>().await?.status.user_info;
+        let user = response.json::<SelfReview>().await?.status.user_info;
         Ok(UserInfo { user: user.username, groups: user.groups.unwrap_or_default() })
     }
 }

@@ -35,7 +35,7 @@ impl std::str::FromStr for AccessCheck {
 /// The domain of the cluster's routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterDomain {
-    /// Nobody says it.
+    /// Not configured.
     #[default]
     Unknown,
     /// The configuration names it.

@@ -51,7 +51,7 @@ impl InNamespace {
         let secrets = List::new(CallKind::Secrets, path("secrets")).fields(TOKEN_SECRETS);
         let (accounts, secrets) = (accounts.metadata_only(), secrets.metadata_only());
         let (accounts, secrets) =
-            tokio::try_join!(self.asker().list(&accounts), self.asker().list(&secrets))?;
+            tokio::try_join!(self.client().list(&accounts), self.client().list(&secrets))?;
         match (accounts, secrets) {
             (Listed::Objects(accounts), Listed::Objects(secrets)) => {
                 Ok(TokenSecrets::new(accounts, secrets))

@@ -23,8 +23,8 @@ impl ModelServices {
         let user_id = match caller {
             ApiCaller::Session(session) => session.caller().email().to_owned(),
             ApiCaller::Kubernetes(_) => {
-                let asker = caller.begin(self, None, Verb::Get).await?;
-                display_name(&asker.who_am_i().await?.user).to_owned()
+                let client = caller.begin(self, None, Verb::Get).await?;
+                display_name(&client.who_am_i().await?.user).to_owned()
             }
         };
         Ok(ModelServicesUser { user_id })
@@ -34,7 +34,7 @@ impl ModelServices {
     /// because nothing else checks it.
     ///
     /// # Errors
-    /// As [`Self::user`]; the cluster is to name its domain, and does not.
+    /// Like [`Self::user`]; the cluster is to name its domain, and does not.
     pub(super) async fn config(&self, caller: &ApiCaller) -> Result<ModelServicesConfig, Failure> {
         self.user(caller).await?;
         let cluster_domain = self.cluster_domain().await?;

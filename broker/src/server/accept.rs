@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     base::{
-        rate_limit::{CONNECTIONS_PER_ADDRESS, Client, InFlightLimiter, InFlightSlot},
+        rate_limit::{CONNECTIONS_PER_ADDRESS, ClientNetwork, InFlightLimiter, InFlightSlot},
         telemetry::Metrics,
     },
     http::TrustedProxies,
@@ -100,7 +100,7 @@ impl Acceptor {
         if self.proxies.contains(address) {
             return Ok(None);
         }
-        let client = Client::from_address(Some(address));
+        let client = ClientNetwork::from_address(Some(address));
         self.connections.clients.try_acquire(client).map(Some).ok_or(TooManyConnections)
     }
 }

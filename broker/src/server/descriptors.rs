@@ -13,7 +13,7 @@ const PER_CONNECTION: u64 = 2;
 /// two listeners.
 const MIN_CONNECTIONS: usize = 2;
 /// One address may have a connection in this many.
-const CLIENT_SHARE: usize = 4;
+const CONNECTIONS_PER_ADDRESS_DIVISOR: usize = 4;
 
 /// Raises the soft limit of file descriptors (`RLIMIT_NOFILE`) of this process to the hard one,
 /// because most systems start programs with 1,024, for the sake of those that use select(2).
@@ -76,7 +76,7 @@ impl ConnectionLimits {
         let permitted = usize::try_from(permitted).unwrap_or(usize::MAX).max(MIN_CONNECTIONS);
         Self {
             total: self.total.min(permitted),
-            per_client: self.per_client.min((permitted / CLIENT_SHARE).max(1)),
+            per_client: self.per_client.min((permitted / CONNECTIONS_PER_ADDRESS_DIVISOR).max(1)),
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::{
     base::{
-        rate_limit::{Client, InFlightLimiter, InFlightSlot, RESPONSES_AT_ONCE},
+        rate_limit::{ClientNetwork, InFlightLimiter, InFlightSlot, RESPONSES_AT_ONCE},
         telemetry::Metrics,
     },
     http::{Body, TrustedProxies, body},
@@ -64,12 +64,12 @@ impl ResponseLimiter {
     }
 
     /// The client of a request that came from this address.
-    pub(super) fn client(&self, connection: IpAddr, headers: &HeaderMap) -> Client {
-        Client::from_address(Some(self.proxies.client(connection, headers)))
+    pub(super) fn client(&self, connection: IpAddr, headers: &HeaderMap) -> ClientNetwork {
+        ClientNetwork::from_address(Some(self.proxies.client(connection, headers)))
     }
 
     /// A slot for a response to this client; `None`, which is counted, if it has too many.
-    pub(super) fn try_acquire(&self, client: Client) -> Option<InFlightSlot> {
+    pub(super) fn try_acquire(&self, client: ClientNetwork) -> Option<InFlightSlot> {
         let slot = self.slots.try_acquire(client);
         if slot.is_none() {
             self.metrics.unauthenticated_refused(RESPONSES_AT_ONCE);
@@ -175,7 +175,7 @@ impl http_body::Body for UnsentBody {
         }
         let data = this.rest.split_to(this.rest.len().min(MAX_PART_BYTES));
         let part = this.first.take().unwrap_or_else(|| this.unsent.begin(&this.slot));
-        Poll::Ready(Some(Ok(Frame::data(body::hold(data, part)))))
+        Poll::Ready(Some(Ok(Frame::data(body::with_permit(data, part)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -205,8 +205,8 @@ mod tests {
     /// Time limit of the wait for a part that is overdue.
     const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
-    fn client() -> Client {
-        Client::V4(Ipv4Addr::LOCALHOST)
+    fn client() -> ClientNetwork {
+        ClientNetwork::V4(Ipv4Addr::LOCALHOST)
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ const FORBIDDEN: [&str; 3] = ["cluster-admin", ".", ".."];
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterRoleName(String);
 
-/// Why a Tenant may not give a ClusterRole.
+/// Reason for refusing a ClusterRole of a Tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterRoleNameError {
     #[error("a ClusterRole has a name of 1 to 205 characters, without / and %")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ApiGroup, ClusterRoleName, Fault, Subject, TenantName};
+use super::{ApiGroup, ClusterRoleName, Subject, TenantName, Violation};
 use crate::cluster::ClusterList;
 
 /// Type of a condition. A type that does not hold is left out of the status, except for `Ready`.
@@ -97,11 +97,11 @@ impl Condition {
     }
 
     /// The Tenant breaks rules. Its name may be one of them, so it is a text.
-    pub fn invalid(tenant: &str, faults: &[Fault]) -> Self {
-        let faults = list(faults.iter(), "; ");
+    pub fn invalid(tenant: &str, violations: &[Violation]) -> Self {
+        let violations = list(violations.iter(), "; ");
         let message = format!(
             "tenant {tenant} breaks rules of its definition, and nothing of it is carried out; \
-             change these fields: {faults}"
+             change these fields: {violations}"
         );
         Self::new(ConditionType::Invalid, "RuleBroken", message)
     }
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn every_message_names_the_tenant_and_the_objects() {
         let subject = Subject::owner("ServiceAccount", "system:serviceaccount:kube-x:y").unwrap();
-        let fault = Fault::new("spec.owners", "at least one item");
+        let violation = Violation::new("spec.owners", "at least one item");
         for (condition, object) in [
-            (Condition::invalid("solar", &[fault]), "spec.owners: at least one item"),
+            (Condition::invalid("solar", &[violation]), "spec.owners: at least one item"),
             (Condition::not_carried_out(&solar(), &["spec.x".to_owned()]), "spec.x"),
             (Condition::subject_not_allowed(&solar(), &BTreeSet::from([&subject])), "kube-x:y"),
             (Condition::list_not_allowed(&solar(), &BTreeSet::from([ClusterList::Nodes])), "nodes"),

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Fault, Pattern, RequiredMetadata,
+    Pattern, RequiredMetadata, Violation,
     limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_ANNOTATIONS_LENGTH, MAX_REQUESTED_METADATA},
     metadata_key::{LAST_APPLIED_ANNOTATION, is_label_value, may_be_set},
 };
@@ -20,10 +20,10 @@ const STEERING_ANNOTATION: &str = "kubernetes.io/";
 pub fn check_requested_metadata(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
-) -> Result<(), Fault> {
+) -> Result<(), Violation> {
     for (field, values) in [("labels", labels), ("annotations", annotations)] {
         if values.len() > MAX_REQUESTED_METADATA {
-            return Err(Fault::new(field, format!("at most {MAX_REQUESTED_METADATA}")));
+            return Err(Violation::new(field, format!("at most {MAX_REQUESTED_METADATA}")));
         }
     }
     for (key, value) in labels {
@@ -33,7 +33,7 @@ pub fn check_requested_metadata(
         if !is_label_value(value) {
             let rule = "a value of a label: at most 63 letters, digits, '-', '_' and '.', with a \
                         letter or digit at both ends";
-            return Err(Fault::new(format!("labels.{key}"), rule));
+            return Err(Violation::new(format!("labels.{key}"), rule));
         }
     }
     for (key, value) in annotations {
@@ -43,24 +43,24 @@ pub fn check_requested_metadata(
         }
         if value.len() > MAX_ANNOTATION_LENGTH {
             let rule = format!("at most {MAX_ANNOTATION_LENGTH} bytes");
-            return Err(Fault::new(format!("annotations.{key}"), rule));
+            return Err(Violation::new(format!("annotations.{key}"), rule));
         }
     }
     let length: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if length > MAX_REQUESTED_ANNOTATIONS_LENGTH {
         let rule =
             format!("at most {MAX_REQUESTED_ANNOTATIONS_LENGTH} bytes in all keys and values");
-        return Err(Fault::new("annotations", rule));
+        return Err(Violation::new("annotations", rule));
     }
     Ok(())
 }
 
-fn refused_key(field: &str, key: &str) -> Fault {
+fn refused_key(field: &str, key: &str) -> Violation {
     // A key has at most 253 characters before the slash and 63 after it.
     let key: String = key.chars().take(317).collect();
     let rule = "a key as Kubernetes allows it, and not of the domains tenant-broker.io, \
                 kubernetes.io and k8s.io";
-    Fault::new(format!("{field}.{key}"), rule)
+    Violation::new(format!("{field}.{key}"), rule)
 }
 
 /// A label or annotation that a namespace lacks, or that has another value than the Tenant demands.
@@ -152,7 +152,7 @@ mod tests {
         let none = BTreeMap::new();
         let field = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
             let checked = check_requested_metadata(&values(labels), &values(annotations));
-            checked.err().map(|fault| fault.field)
+            checked.err().map(|violation| violation.field)
         };
         let part_of = ("app.kubernetes.io/part-of", "a");
         assert_eq!(field(&[("team", "a"), ("example.com/x", ""), part_of], &[("x", "a b")]), None);

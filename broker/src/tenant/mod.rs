@@ -5,11 +5,11 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `definition`, `schema`, `status_schema`, `limits` | the definition |
-//! | `parse`, `name`, `subject`, `cluster_role_name`, `pattern`, `quantity`, `fault` | objects as validated types |
+//! | `parse`, `name`, `subject`, `cluster_role_name`, `pattern`, `quantity`, `violation` | objects as validated types |
 //! | `names`, `metadata`, `metadata_key`, `added_keys` | rules on names, labels and annotations of namespaces |
 //! | `rights` | who has which ClusterRole, and why |
 //! | `desired` | the objects of a tenant in the cluster, without I/O |
-//! | `shares` | amounts of a quota for the whole tenant, by namespace |
+//! | `quota_division` | amounts of a quota for the whole tenant, by namespace |
 //! | `conditions`, `status` | the status of an object |
 //! | `cache` | Tenants and names of namespaces in memory |
 //! | `settings`, `store` | settings; the tables `tenants`, `tenant_namespaces` and `namespace_moves` |
@@ -23,7 +23,6 @@ mod cluster_role_name;
 mod conditions;
 mod definition;
 mod desired;
-mod fault;
 mod limits;
 mod metadata;
 mod metadata_key;
@@ -32,23 +31,23 @@ mod names;
 mod parse;
 mod pattern;
 mod quantity;
+mod quota_division;
 mod rights;
 mod schema;
 mod settings;
-mod shares;
 mod status;
 mod status_schema;
 mod store;
 mod subject;
+mod violation;
 
 pub use added_keys::{ADDED_KEYS, AddedKeys, drop_unmanaged_metadata};
 pub use api_group::ApiGroup;
-pub use cache::{CachedTenant, NamespaceFeed, TenantCache, TenantFeed};
+pub use cache::{CachedTenant, NamespaceReflector, TenantCache, TenantReflector};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
 pub use desired::{Desired, Inputs, Member, desired_state, pod_security_of};
-pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
 pub use metadata_key::{
     KEEP_NAMESPACES, LAST_APPLIED_ANNOTATION, NODE_SELECTOR_ANNOTATION, ON_DELETE_ANNOTATION,
@@ -64,11 +63,11 @@ pub use parse::{
     RequiredMetadata, Tenant,
 };
 pub use pattern::{Pattern, PatternError};
+pub use quota_division::{
+    AllocationKind, ObservedQuota, QuotaChange, limit_at_present, lower_quotas, raise_quotas,
+};
 pub use rights::{ListGrant, Reason, Rights, rights_of};
 pub use settings::{ProtectedNames, TenantSettings};
-pub use shares::{
-    ObservedQuota, QuotaChange, ShareKind, limit_without_growth, lower_shares, raise_shares,
-};
 pub use status::{StatusInputs, tenant_status};
 pub use store::{
     Announcement, Claim, MoveRefusal, MoveState, NamespaceMove, NamespaceRow, NamespaceRows,
@@ -76,3 +75,4 @@ pub use store::{
 };
 pub(crate) use store::{get_or_create_personal, lock_active_tenant};
 pub use subject::{Subject, SubjectError};
+pub use violation::Violation;

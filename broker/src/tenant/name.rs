@@ -18,7 +18,7 @@ const RESERVED: [&str; 5] = ["kube", "tenant", "openshift", "system", "default"]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TenantName(String);
 
-/// Why a text is no name of a tenant.
+/// Reason why a text is no name of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TenantNameError {
     #[error(

@@ -9,7 +9,7 @@ use tenant_shared::is_dns_label;
 /// Prefix of homes, and of the names of all objects that the broker makes for a tenant.
 const PREFIX: &str = "tenant-";
 
-/// Why a tenant may not have a namespace of this name. The text follows no other one.
+/// Reason why a tenant may not have a namespace of this name. The text follows no other one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceNameError {
     /// It is no DNS label.

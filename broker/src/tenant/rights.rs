@@ -8,7 +8,7 @@ use std::{
 use super::{ClusterRoleName, Subject, Tenant, TenantName, TenantSettings};
 use crate::{
     cluster::{ClusterList, RequiredLabels},
-    identity::Person,
+    identity::RbacUser,
 };
 
 /// The entry of a Tenant that gives a person a right.
@@ -77,7 +77,7 @@ impl ListGrant {
 
 /// The rights of a person: the union of everything that their user name and their groups match. A
 /// person outside of `tenants.groups` has none.
-pub fn rights_of(tenant: &Tenant, person: &Person, settings: &TenantSettings) -> Rights {
+pub fn rights_of(tenant: &Tenant, person: &RbacUser, settings: &TenantSettings) -> Rights {
     let mut rights = Rights::default();
     if !person.is_in_scope(&settings.groups) {
         return rights;
@@ -111,7 +111,7 @@ pub fn rights_of(tenant: &Tenant, person: &Person, settings: &TenantSettings) ->
 
 /// Whether a subject names a person. A ServiceAccount names a program, which has a token of its
 /// own.
-fn is_matched(subject: &Subject, person: &Person) -> bool {
+fn is_matched(subject: &Subject, person: &RbacUser) -> bool {
     match subject {
         Subject::User(name) => person.user_name.as_ref() == Some(name),
         Subject::Group(name) => person.groups.contains(name),
@@ -126,8 +126,8 @@ mod tests {
 
     use super::*;
 
-    fn person(user_name: &str, groups: &[&str]) -> Person {
-        Person {
+    fn person(user_name: &str, groups: &[&str]) -> RbacUser {
+        RbacUser {
             user_name: Some(user_name.to_owned()).filter(|name| !name.is_empty()),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         }
@@ -245,7 +245,7 @@ mod tests {
             ]);
             let tenant = tenant(&json!({"owners": owners}));
             let settings = TenantSettings::default();
-            let of = |person: &Person| -> BTreeSet<ClusterRoleName> {
+            let of = |person: &RbacUser| -> BTreeSet<ClusterRoleName> {
                 rights_of(&tenant, person, &settings).roles.into_keys().collect()
             };
             let parts = [person("", &["a"]), person("", &["b"]), person("u", &[])];

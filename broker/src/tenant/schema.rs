@@ -59,10 +59,10 @@ pub(super) fn spec() -> Value {
                 "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
             },
             "networkPolicies": with_default(
-                kept("NetworkPolicies of the namespaces. Not carried out.")
+                preserved_unknown_fields("NetworkPolicies of the namespaces. Not carried out.")
             ),
             "ingressOptions": ingress_options(),
-            "containerRegistries": kept("Allowed image registries. Not carried out."),
+            "containerRegistries": preserved_unknown_fields("Allowed image registries. Not carried out."),
         },
     })
 }
@@ -205,7 +205,7 @@ fn resource_quotas() -> Value {
                             "maxItems": MAX_QUOTA_SCOPES,
                             "items": {"type": "string", "minLength": 1, "maxLength": 63},
                         },
-                        "scopeSelector": kept("Objects that the limits apply to."),
+                        "scopeSelector": preserved_unknown_fields("Objects that the limits apply to."),
                     },
                 },
             },
@@ -258,7 +258,8 @@ fn limit_ranges() -> Value {
 }
 
 fn ingress_options() -> Value {
-    let mut schema = with_default(kept("Rules for Ingresses. Not carried out."));
+    let mut schema =
+        with_default(preserved_unknown_fields("Rules for Ingresses. Not carried out."));
     schema["properties"] = json!({
         "hostnameCollisionScope": {
             "description": "Where a host name may occur once only. Not carried out.",
@@ -296,7 +297,7 @@ fn texts(description: &str, max_length: usize) -> Value {
 
 /// An object of any content. The API server keeps its fields, so that files that have them can be
 /// applied.
-fn kept(description: &str) -> Value {
+fn preserved_unknown_fields(description: &str) -> Value {
     json!({
         "description": description,
         "type": "object",

@@ -1,5 +1,5 @@
-//! Whom a Tenant names: its owners, and the subjects of its additional role bindings. The rules are
-//! here as Rust and as rules of the definition (CEL).
+//! Subjects of a Tenant: its owners, and the subjects of its additional role bindings. The rules
+//! are here as Rust and as rules of the definition (CEL).
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub enum Subject {
     },
 }
 
-/// Why a Tenant may not name a subject.
+/// Reason for refusing a subject of a Tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubjectError {
     #[error("a name of 1 to 339 characters, without control characters")]

@@ -38,25 +38,25 @@ const FIXED_LABELS: [&str; 6] = [
 /// Labels that a namespace has only if they are desired.
 const OPTIONAL_LABELS: [&str; 3] = [BINDINGS_LABEL, TIER_LABEL, FORMER_TENANT_LABEL];
 
-/// What an object needs to be as desired.
+/// Change that brings an object to its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum ObjectChange {
     Keep,
     Create,
     Update,
     Replace,
 }
 
-fn change_of(live: Option<&Object>, desired: &Object) -> Change {
-    let Some(live) = live else { return Change::Create };
+fn change_of(live: Option<&Object>, desired: &Object) -> ObjectChange {
+    let Some(live) = live else { return ObjectChange::Create };
     match live.difference(desired) {
-        None => Change::Keep,
-        Some(Difference::Missing) => Change::Create,
+        None => ObjectChange::Keep,
+        Some(Difference::Missing) => ObjectChange::Create,
         // The namespace was moved. The limits of the earlier tenant hold until they are changed.
         Some(Difference::Foreign)
             if is_limit_of_other_tenant(live) && !has_other_scopes(live, desired) =>
         {
-            Change::Update
+            ObjectChange::Update
         }
         Some(
             Difference::Foreign
@@ -64,15 +64,15 @@ fn change_of(live: Option<&Object>, desired: &Object) -> Change {
             | Difference::Role
             | Difference::Terminating
             | Difference::Unexpected,
-        ) => Change::Replace,
-        Some(_) if has_other_scopes(live, desired) => Change::Replace,
-        Some(_) => Change::Update,
+        ) => ObjectChange::Replace,
+        Some(_) if has_other_scopes(live, desired) => ObjectChange::Replace,
+        Some(_) => ObjectChange::Update,
     }
 }
 
 /// Whether an object does not exist, or has to be made again.
 pub(super) fn is_to_be_made(live: Option<&Object>, desired: &Object) -> bool {
-    matches!(change_of(live, desired), Change::Create | Change::Replace)
+    matches!(change_of(live, desired), ObjectChange::Create | ObjectChange::Replace)
 }
 
 /// Whether an object lacks nothing of the desired one, or differs only by what is too much, so that
@@ -89,7 +89,7 @@ pub(super) fn only_grants_more(live: Option<&Object>, desired: &Object) -> bool 
 /// has it then.
 ///
 /// # Errors
-/// A request failed; [`ClusterError::Conflict`] if the object was changed again and again.
+/// A request failed; [`ClusterError::Conflict`] if the object was changed during every attempt.
 pub(super) async fn ensure(
     cluster: &Cluster,
     live: Option<&Object>,
@@ -99,9 +99,9 @@ pub(super) async fn ensure(
     let mut attempt = 1;
     loop {
         let result = match (change_of(live.as_ref(), desired), &live) {
-            (Change::Keep, Some(live)) => return Ok(live.clone()),
-            (Change::Update, Some(live)) => cluster.update_object(live, desired).await,
-            (Change::Replace, Some(live)) => match cluster.delete_object(live).await {
+            (ObjectChange::Keep, Some(live)) => return Ok(live.clone()),
+            (ObjectChange::Update, Some(live)) => cluster.update_object(live, desired).await,
+            (ObjectChange::Replace, Some(live)) => match cluster.delete_object(live).await {
                 Ok(()) => cluster.create_object(desired).await,
                 Err(error) => Err(error),
             },
@@ -273,22 +273,22 @@ mod tests {
     #[test]
     fn immutable_fields_need_a_replacement_and_others_an_update() {
         let desired = binding(&["alice"], "view", "solar");
-        assert_eq!(change_of(None, &desired), Change::Create);
+        assert_eq!(change_of(None, &desired), ObjectChange::Create);
         for (live, change) in [
-            (binding(&["alice"], "view", "solar"), Change::Keep),
-            (binding(&["alice", "joe"], "view", "solar"), Change::Update),
-            (binding(&[], "view", "solar"), Change::Update),
-            (binding(&["alice"], "edit", "solar"), Change::Replace),
-            (binding(&["alice"], "view", "lunar"), Change::Replace),
+            (binding(&["alice"], "view", "solar"), ObjectChange::Keep),
+            (binding(&["alice", "joe"], "view", "solar"), ObjectChange::Update),
+            (binding(&[], "view", "solar"), ObjectChange::Update),
+            (binding(&["alice"], "edit", "solar"), ObjectChange::Replace),
+            (binding(&["alice"], "view", "lunar"), ObjectChange::Replace),
         ] {
             assert_eq!(change_of(Some(&live), &desired), change, "{live:?}");
         }
         let quota = |spec: Value| Object::ResourceQuota(Box::new(quota(&spec, &json!({}))));
         let desired = quota(json!({"hard": {"pods": "2"}}));
         let other = quota(json!({"hard": {"pods": "1"}}));
-        assert_eq!(change_of(Some(&other), &desired), Change::Update);
+        assert_eq!(change_of(Some(&other), &desired), ObjectChange::Update);
         let scoped = quota(json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]}));
-        assert_eq!(change_of(Some(&scoped), &desired), Change::Replace);
+        assert_eq!(change_of(Some(&scoped), &desired), ObjectChange::Replace);
     }
 
     /// A replacement would leave the namespace without limits for a moment.
@@ -304,20 +304,20 @@ mod tests {
         let pods = json!({"hard": {"pods": "2"}});
         let desired = of("lunar", json!({}), &pods);
         for (metadata, spec, change) in [
-            (json!({}), &pods, Change::Update),
-            (json!({"finalizers": ["example.com/x"]}), &pods, Change::Replace),
-            (json!({"labels": {WORKSPACE_LABEL: "x"}}), &pods, Change::Replace),
+            (json!({}), &pods, ObjectChange::Update),
+            (json!({"finalizers": ["example.com/x"]}), &pods, ObjectChange::Replace),
+            (json!({"labels": {WORKSPACE_LABEL: "x"}}), &pods, ObjectChange::Replace),
             (
                 json!({}),
                 &json!({"hard": {"pods": "2"}, "scopes": ["Terminating"]}),
-                Change::Replace,
+                ObjectChange::Replace,
             ),
         ] {
             let live = of("solar", metadata, spec);
             assert_eq!(change_of(Some(&live), &desired), change, "{live:?}");
         }
         let others = Object::ResourceQuota(Box::new(quota(&pods, &json!({}))));
-        assert_eq!(change_of(Some(&others), &desired), Change::Replace);
+        assert_eq!(change_of(Some(&others), &desired), ObjectChange::Replace);
     }
 
     #[test]

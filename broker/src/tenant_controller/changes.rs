@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How far polls overlap, in milliseconds.
 const POLL_OVERLAP_MS: i64 = 30_000;
 
-/// What changed.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Changed {
     /// The status of a tenant.
@@ -38,7 +38,7 @@ enum Changed {
 
 /// The tenants that changes concern.
 #[derive(Debug, Default)]
-struct Concerned {
+struct AffectedTenants {
     /// Those whose status changed, which may be being suspended.
     status_changed: BTreeSet<TenantName>,
     others: BTreeSet<TenantName>,
@@ -59,7 +59,7 @@ impl TenantController {
             ticks.tick().await;
             let now = self.clock.now_ms();
             match self.poll(since, &known).await {
-                Ok((Concerned { status_changed, others }, changes)) => {
+                Ok((AffectedTenants { status_changed, others }, changes)) => {
                     for name in others {
                         self.queue.add(name);
                     }
@@ -80,13 +80,13 @@ impl TenantController {
     }
 
     /// The tenants with changes that are not known, and all changes since this time.
-    async fn poll(&self, since: i64, known: &Changes) -> sqlx::Result<(Concerned, Changes)> {
+    async fn poll(&self, since: i64, known: &Changes) -> sqlx::Result<(AffectedTenants, Changes)> {
         let changes = self.changes_since(since).await?;
-        let (mut concerned, mut tenants) = (Concerned::default(), BTreeSet::new());
+        let (mut affected, mut tenants) = (AffectedTenants::default(), BTreeSet::new());
         for (changed, _) in changes.difference(known) {
             match changed {
                 Changed::Status(name) => {
-                    concerned.status_changed.insert(name.clone());
+                    affected.status_changed.insert(name.clone());
                 }
                 Changed::Membership { tenant, .. } | Changed::Move { tenant, .. } => {
                     tenants.insert(*tenant);
@@ -98,8 +98,8 @@ impl TenantController {
             }
         }
         let tenants: Vec<Uuid> = tenants.into_iter().collect();
-        concerned.others.extend(self.tenants.names_of(&tenants).await?);
-        Ok((concerned, changes))
+        affected.others.extend(self.tenants.names_of(&tenants).await?);
+        Ok((affected, changes))
     }
 
     async fn changes_since(&self, since: i64) -> sqlx::Result<Changes> {
@@ -116,7 +116,7 @@ impl TenantController {
             let (tenant, workspace) = (membership.tenant, membership.workspace);
             (Changed::Membership { tenant, workspace }, membership.changed_at)
         });
-        let persons = identity::persons_changed_since(&self.db, since).await?;
+        let persons = identity::rbac_users_changed_since(&self.db, since).await?;
         let persons = persons.into_iter().map(|(user, at)| (Changed::Person(user), at));
         Ok(tenants.chain(moves).chain(memberships).chain(persons).collect())
     }
@@ -169,7 +169,7 @@ mod tests {
     /// Polls, and returns the names; the changes are known afterwards.
     async fn poll(controller: &TenantController, known: &mut Changes) -> Vec<String> {
         let since = controller.clock.now_ms() - POLL_OVERLAP_MS;
-        let (Concerned { status_changed, others }, changes) =
+        let (AffectedTenants { status_changed, others }, changes) =
             controller.poll(since, known).await.unwrap();
         *known = changes;
         status_changed.union(&others).map(ToString::to_string).collect()

@@ -25,7 +25,7 @@ pub(super) const MAX_CLAIMS: usize = 200;
 pub(super) type Unclaimed<'a> = (String, Option<NamespaceRow>, Option<&'a Namespace>);
 
 /// A namespace that its name lets a tenant claim, or that an administrator announced.
-struct Candidate<'a> {
+struct ClaimableNamespace<'a> {
     name: String,
     live: Option<&'a Namespace>,
     /// Whether it is recorded as one beyond the quota.
@@ -33,7 +33,7 @@ struct Candidate<'a> {
     may_have: bool,
 }
 
-/// What an attempt to claim a namespace changed.
+/// Effect of a claim on the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimEffect {
     /// A row was written, so the next run has other namespaces to claim.
@@ -68,7 +68,7 @@ impl TenantController {
             if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
                 refused.push(name);
             } else {
-                candidates.push(Candidate { name, live, is_recorded, may_have });
+                candidates.push(ClaimableNamespace { name, live, is_recorded, may_have });
             }
         }
         // A tenant that was made again cannot claim the namespaces of the earlier one.
@@ -79,7 +79,7 @@ impl TenantController {
             .collect();
         let held = self.tenants.held_by_others(row.id, &names).await?;
         let (mut claims, mut is_full) = (0, false);
-        for Candidate { name, live, is_recorded, may_have } in candidates {
+        for ClaimableNamespace { name, live, is_recorded, may_have } in candidates {
             if held.contains_key(&name) {
                 namespaces.conflicts.push(name);
                 continue;
@@ -94,7 +94,7 @@ impl TenantController {
                 continue;
             }
             if let (Some(announced), Some(live)) = (moves.get(&name), live)
-                && let Some(begun) = self.receive((row, tenant), announced, live).await?
+                && let Some(begun) = self.adopt_incoming((row, tenant), announced, live).await?
             {
                 namespaces.incoming.insert(name.clone(), begun);
             }

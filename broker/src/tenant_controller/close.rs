@@ -77,12 +77,12 @@ impl TenantController {
 
     async fn revoke_and_close(&self, row: &TenantRow) -> Result<(), ReconcileError> {
         // Without bindings no token of a member opens anything, and there may be many members.
-        self.delete_own_bindings(row).await?;
+        self.delete_broker_bindings(row).await?;
         self.end_memberships(row).await?;
         self.tenants.close(row.id).await?;
         // Somebody may have joined or created a namespace until then. If this fails, the cleanup
         // does it.
-        self.delete_own_bindings(row).await?;
+        self.delete_broker_bindings(row).await?;
         self.end_memberships(row).await?;
         self.drift.forget(&row.name);
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
@@ -119,7 +119,7 @@ impl TenantController {
         }
     }
 
-    async fn delete_own_bindings(&self, row: &TenantRow) -> Result<(), ReconcileError> {
+    async fn delete_broker_bindings(&self, row: &TenantRow) -> Result<(), ReconcileError> {
         let snapshot = self.snapshot(&row.name).await?;
         let bindings = snapshot.others([]).filter(|object| is_binding_of(&row.name, object));
         let withdrawals: Vec<Withdrawal<'_>> = bindings.map(Withdrawal::Delete).collect();

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController,
-    balance::Division,
+    divide_quotas::Division,
     drift::{Drift, drift_of},
     error::ReconcileError,
     grant::Granted,
@@ -50,7 +50,7 @@ struct RunReport {
     /// The earliest reason for another run.
     again: Option<Duration>,
     /// The namespaces, with the home, in which everything is as desired.
-    settled: BTreeSet<String>,
+    converged: BTreeSet<String>,
 }
 
 impl RunReport {
@@ -95,7 +95,7 @@ impl TenantController {
         }
         tokio::select! {
             result = Box::pin(self.converge_row(row, Vec::new())) => result,
-            () = self.until_status(&name, is_suspension) => Ok(Some(Run::Again(Duration::ZERO))),
+            () = self.wait_until_status(&name, is_suspension) => Ok(Some(Run::Again(Duration::ZERO))),
         }
     }
 
@@ -144,7 +144,7 @@ impl TenantController {
                 Box::pin(work).await?;
             }
         }
-        let failures = Box::pin(self.hand_over(&row, &unlabelled.relabelled)).await?;
+        let failures = Box::pin(self.transfer_released(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
         if outcome.failures.is_empty() {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
@@ -174,8 +174,8 @@ impl TenantController {
         // The rights of a tenant that is suspended or resumed change without drift.
         let run = outcome.run();
         let is_active = row.status == TenantStatus::Active;
-        let settled = if is_active { outcome.settled } else { BTreeSet::new() };
-        self.drift.set_settled(&row.name, object, settled);
+        let converged = if is_active { outcome.converged } else { BTreeSet::new() };
+        self.drift.set_converged(&row.name, object, converged);
         Ok(run)
     }
 
@@ -226,7 +226,7 @@ impl TenantController {
         let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
         for (object, error) in withdrawn {
             let (namespace, text) = (namespace_of(object), error_chain(&error));
-            outcome.settled.remove(namespace);
+            outcome.converged.remove(namespace);
             let advice = if unlabelled.released.contains(namespace) { RELEASED_ADVICE } else { "" };
             outcome.failures.push(format!("{}: {text}{advice}", title(object)));
         }
@@ -243,7 +243,8 @@ impl TenantController {
             outcome.again(pause);
             return Ok(());
         }
-        let division = self.balance(&row.name, &desired.shared_quotas, &outcome.namespaces).await;
+        let division =
+            self.divide_quotas(&row.name, &desired.shared_quotas, &outcome.namespaces).await;
         match division {
             Ok(Division { is_open, without_quota }) => {
                 let terminating = &outcome.namespaces.terminating;
@@ -254,7 +255,7 @@ impl TenantController {
                 if !pending.is_empty() {
                     outcome.conditions.push(Condition::quota_pending(&row.name, &pending));
                 }
-                if let Some(pause) = self.open_divisions.record(&row.name, is_open) {
+                if let Some(pause) = self.unfinished_divisions.record(&row.name, is_open) {
                     outcome.again(pause);
                 }
             }
@@ -292,7 +293,7 @@ impl TenantController {
         let home = home_name(&row.name);
         let is_active = |name: &str| namespaces.allowed.get(name) == Some(&NamespaceStatus::Active);
         drift_of(&row.name, snapshot, desired, |name| {
-            (name == home || is_active(name)) && self.was_settled(row, object, name)
+            (name == home || is_active(name)) && self.was_converged(row, object, name)
         })
     }
 
@@ -309,7 +310,7 @@ impl TenantController {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
         let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended, None)).await;
         if home.is_complete() {
-            outcome.settled.insert(home_name(&row.name));
+            outcome.converged.insert(home_name(&row.name));
         }
         let mut failures = home.failures;
         let left_to_request = outcome.namespaces.left_to_request.clone();
@@ -335,7 +336,7 @@ impl TenantController {
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         for (name, granted) in results {
             if granted.is_complete() {
-                outcome.settled.insert(name.clone());
+                outcome.converged.insert(name.clone());
             }
             let status = outcome.namespaces.allowed.get(name);
             if granted.is_complete() && status == Some(&NamespaceStatus::Creating) {
@@ -349,7 +350,7 @@ impl TenantController {
                 failures.push(format!("limits from before in {name}: {}", error_chain(&error)));
             }
             if granted.is_name_taken {
-                self.release_taken(row, name).await?;
+                self.release_conflicting_claim(row, name).await?;
             }
             if granted.waits {
                 let left = left_to_request.get(name).copied();
@@ -362,7 +363,11 @@ impl TenantController {
 
     /// Ends the claim of a namespace that was never created, if somebody else has one of that name.
     /// Its creation would fail in every run.
-    async fn release_taken(&self, row: &TenantRow, name: &str) -> Result<(), ReconcileError> {
+    async fn release_conflicting_claim(
+        &self,
+        row: &TenantRow,
+        name: &str,
+    ) -> Result<(), ReconcileError> {
         let is_foreign = match self.cluster.namespace(name).await {
             Ok(live) => live.is_some_and(|live| !row.name.is_tenant_of(&live.metadata)),
             // The next run asks again.

@@ -7,9 +7,9 @@
 //! amounts for the whole tenant are left as they are.
 //!
 //! Without a lease nothing keeps others from suspending the tenant, changing it or ending memberships
-//! meanwhile ([`super::basis`]). That is compared before the bindings are written, and once more
-//! after that, because who changed it may not have seen them: bindings that follow from what has
-//! changed are deleted again.
+//! meanwhile ([`super::namespace_inputs`]). That is compared before the bindings are written, and
+//! once more after that, because who changed it may not have seen them: bindings that follow from
+//! what has changed are deleted again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use super::{
     TenantController,
     apply::{ensure, is_to_be_made},
-    basis::{Basis, BasisState},
     error::ReconcileError,
+    namespace_inputs::{InputsState, NamespaceInputs},
     snapshot::name_of,
     withdraw::{MAX_IN_FLIGHT, title},
 };
@@ -65,7 +65,7 @@ pub enum CreateNamespaceError {
     NotActive(TenantName),
 }
 
-/// What a person requests.
+/// Request for a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct NamespaceRequest<'a> {
     /// Name of the namespace.
@@ -144,9 +144,9 @@ impl TenantController {
         tenant: &Tenant,
         namespace: &str,
     ) -> Result<Vec<RoleBinding>, ReconcileError> {
-        let basis = Basis::new(tenant, None, self.members_for_request(row).await?);
+        let inputs = NamespaceInputs::new(tenant, None, self.members_for_request(row).await?);
         let mut bindings = Vec::new();
-        for desired in self.objects_of_namespace(&basis, namespace).bindings {
+        for desired in self.objects_of_namespace(&inputs, namespace).bindings {
             if let Some(Object::RoleBinding(live)) = self.cluster.get_object(&desired).await? {
                 bindings.push(*live);
             }
@@ -169,8 +169,8 @@ impl TenantController {
         let (members, ()) =
             tokio::try_join!(self.members_for_request(row), self.require_home(&row.name))
                 .map_err(not_created)?;
-        let basis = Basis::new(tenant, generation, members);
-        let mut new = self.objects_of_namespace(&basis, name);
+        let inputs = NamespaceInputs::new(tenant, generation, members);
+        let mut new = self.objects_of_namespace(&inputs, name);
         add_metadata(&mut new.namespace, (request.labels, request.annotations));
         let desired = Object::Namespace(Box::new(std::mem::take(&mut new.namespace)));
         let namespace = match self.cluster.create_object(&desired).await {
@@ -186,7 +186,7 @@ impl TenantController {
             Err(error @ ClusterError::Unavailable(_)) => return Err(unfinished(error.into())),
             Err(error) => return Err(not_created(error.into())),
         };
-        let bindings = Box::pin(self.fill(row, name, basis, new)).await?;
+        let bindings = Box::pin(self.fill(row, name, inputs, new)).await?;
         let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
         let recorded =
             self.requests.tenants.set_namespace_status(row.id, name, &creating, active).await;
@@ -231,11 +231,11 @@ impl TenantController {
     }
 
     /// The objects that a new namespace has.
-    fn objects_of_namespace(&self, basis: &Basis, name: &str) -> NewNamespace {
+    fn objects_of_namespace(&self, inputs: &NamespaceInputs, name: &str) -> NewNamespace {
         let mut desired = desired_state(&Inputs {
-            tenant: &basis.tenant,
+            tenant: &inputs.tenant,
             suspended: false,
-            members: &basis.members,
+            members: &inputs.members,
             namespaces: &[name],
             settings: &self.settings,
             tiers: &self.tiers,
@@ -258,7 +258,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         name: &str,
-        mut basis: Basis,
+        mut inputs: NamespaceInputs,
         mut new: NewNamespace,
     ) -> Result<Vec<Object>, CreateNamespaceError> {
         let not_active = || CreateNamespaceError::NotActive(row.name.clone());
@@ -266,14 +266,14 @@ impl TenantController {
             let limits: Vec<_> =
                 new.limits.iter().map(|desired| self.make_limit(name, desired, &new)).collect();
             all(limits).await.map_err(|error| unfinished(name, error.into()))?;
-            let before = self.compare_basis(row, &basis).await;
+            let before = self.compare_inputs(row, &inputs).await;
             match before.map_err(|error| unfinished(name, error))? {
-                BasisState::Same => {}
-                BasisState::NotActive => return Err(not_active()),
-                BasisState::Changed(changed) => {
+                InputsState::Same => {}
+                InputsState::NotActive => return Err(not_active()),
+                InputsState::Changed(changed) => {
                     let fresh = self.objects_of_namespace(&changed, name);
                     let has_limits = fresh.limits == new.limits;
-                    (new, basis) = (fresh, *changed);
+                    (new, inputs) = (fresh, *changed);
                     if !has_limits {
                         continue;
                     }
@@ -282,14 +282,14 @@ impl TenantController {
             let requests: Vec<_> =
                 new.bindings.iter().map(|desired| ensure(&self.cluster, None, desired)).collect();
             let written = all(requests).await;
-            let after = self.compare_basis(row, &basis).await;
+            let after = self.compare_inputs(row, &inputs).await;
             let is_right = match &after {
-                Ok(BasisState::Same) => true,
+                Ok(InputsState::Same) => true,
                 // What is missing the controller adds.
-                Ok(BasisState::Changed(changed)) => {
+                Ok(InputsState::Changed(changed)) => {
                     !new.grants_more_than(&self.objects_of_namespace(changed, name))
                 }
-                Ok(BasisState::NotActive) | Err(_) => false,
+                Ok(InputsState::NotActive) | Err(_) => false,
             };
             if is_right {
                 return written.map_err(|error| unfinished(name, error.into()));
@@ -298,10 +298,10 @@ impl TenantController {
             // without an answer may exist, too.
             self.delete_bindings(row, &new.bindings).await;
             match after.map_err(|error| unfinished(name, error))? {
-                BasisState::Changed(changed) => {
-                    (new, basis) = (self.objects_of_namespace(&changed, name), *changed);
+                InputsState::Changed(changed) => {
+                    (new, inputs) = (self.objects_of_namespace(&changed, name), *changed);
                 }
-                BasisState::Same | BasisState::NotActive => return Err(not_active()),
+                InputsState::Same | InputsState::NotActive => return Err(not_active()),
             }
         }
         let busy = "the tenant was changed again and again meanwhile".to_owned();
@@ -317,7 +317,7 @@ impl TenantController {
     ) -> Result<(), ClusterError> {
         match self.cluster.create_object(desired).await {
             Ok(_) => {}
-            // The controller made it meanwhile, and may have given the namespace its share.
+            // The controller made it meanwhile, and may have written the namespace's quota.
             Err(ClusterError::Conflict(_)) => {
                 let live = self.cluster.get_object(desired).await?;
                 let is_shared = new.shared.contains(name_of(desired));

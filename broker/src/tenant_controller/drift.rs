@@ -29,7 +29,7 @@ use crate::{
     tenant::{Desired, TenantName, TenantRow, TenantStatus, home_name},
 };
 
-/// How long a difference of an object is not recorded again: somebody may alter it again and again.
+/// How long a difference of an object is not recorded again: somebody may alter it repeatedly.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 /// Differences that one run records at most. A row says how many are left out.
 const MAX_RECORDED: usize = 50;
@@ -96,7 +96,7 @@ pub(super) struct DriftLog(Mutex<State>);
 struct State {
     recorded: BTreeMap<(Drift, IsRepaired), Instant>,
     budgets: BTreeMap<TenantName, Budget>,
-    settled: BTreeMap<TenantName, SettledVersion>,
+    converged: BTreeMap<TenantName, ConvergedVersion>,
 }
 
 /// Version of a specification: uid and generation of the Tenant.
@@ -104,7 +104,7 @@ type Version = (Option<String>, Option<i64>);
 
 /// The specification that the last run on a tenant brought into force.
 #[derive(Clone, Debug)]
-struct SettledVersion {
+struct ConvergedVersion {
     version: Version,
     /// The namespaces, with the home, in which everything was as this version says.
     namespaces: BTreeSet<String>,
@@ -129,27 +129,32 @@ struct Record {
 
 impl DriftLog {
     /// Records in which namespaces of an active tenant a run left everything as desired.
-    pub(super) fn set_settled(
+    pub(super) fn set_converged(
         &self,
         tenant: &TenantName,
         object: &DynamicObject,
         namespaces: BTreeSet<String>,
     ) {
-        let settled = SettledVersion { version: version_of(object), namespaces };
-        self.lock().settled.insert(tenant.clone(), settled);
+        let converged = ConvergedVersion { version: version_of(object), namespaces };
+        self.lock().converged.insert(tenant.clone(), converged);
     }
 
     /// Forgets what the runs on a tenant left: it is closed.
     pub(super) fn forget(&self, tenant: &TenantName) {
-        self.lock().settled.remove(tenant);
+        self.lock().converged.remove(tenant);
     }
 
     /// Whether a run left everything in a namespace as this version of the Tenant says; `None` if
     /// this process made no run yet.
-    fn is_settled(&self, tenant: &TenantName, version: &Version, namespace: &str) -> Option<bool> {
+    fn is_converged(
+        &self,
+        tenant: &TenantName,
+        version: &Version,
+        namespace: &str,
+    ) -> Option<bool> {
         let state = self.lock();
-        let settled = state.settled.get(tenant)?;
-        Some(settled.version == *version && settled.namespaces.contains(namespace))
+        let converged = state.converged.get(tenant)?;
+        Some(converged.version == *version && converged.namespaces.contains(namespace))
     }
 
     /// No code panics while it has the lock.
@@ -190,25 +195,25 @@ impl DriftLog {
     }
 }
 
-/// Finds drift. `is_settled` says of a namespace or home whether it had all of its objects.
+/// Finds drift. `is_converged` says of a namespace or home whether it had all of its objects.
 pub(super) fn drift_of(
     tenant: &TenantName,
     snapshot: &Snapshot,
     desired: &Desired,
-    is_settled: impl Fn(&str) -> bool,
+    is_converged: impl Fn(&str) -> bool,
 ) -> Vec<Drift> {
     let desired_objects = desired.home.iter().chain(desired.namespaces.values().flatten());
     let altered = desired_objects.filter_map(|desired_object| {
         let live = snapshot.get(desired_object);
         let difference = difference(tenant, live, desired_object, desired)?;
-        let is_drift = is_made_by_others(difference) || is_settled(namespace_of(desired_object));
+        let is_drift = is_made_by_others(difference) || is_converged(namespace_of(desired_object));
         is_drift.then(|| Drift::new(desired_object, difference))
     });
     let all = withdrawals(tenant, snapshot, desired);
     let added = all.iter().filter_map(|withdrawal| match withdrawal {
         Withdrawal::Delete(object) => {
             let is_drift =
-                !tenant.is_tenant_of(object.metadata()) || is_settled(namespace_of(object));
+                !tenant.is_tenant_of(object.metadata()) || is_converged(namespace_of(object));
             is_drift.then(|| Drift::new(object, Difference::Unexpected))
         }
         Withdrawal::Narrow { .. } => None,
@@ -281,14 +286,14 @@ fn was_ready(object: &DynamicObject) -> bool {
 impl TenantController {
     /// Whether all objects of a namespace or home were there after the last run on this
     /// specification.
-    pub(super) fn was_settled(
+    pub(super) fn was_converged(
         &self,
         row: &TenantRow,
         object: &DynamicObject,
         namespace: &str,
     ) -> bool {
-        let settled = self.drift.is_settled(&row.name, &version_of(object), namespace);
-        row.status == TenantStatus::Active && settled.unwrap_or_else(|| was_ready(object))
+        let converged = self.drift.is_converged(&row.name, &version_of(object), namespace);
+        row.status == TenantStatus::Active && converged.unwrap_or_else(|| was_ready(object))
     }
 
     /// Records drift, as repaired if it is not among the failures and the object is not being
@@ -393,7 +398,7 @@ mod tests {
 
     /// Names and differences of the drift of one namespace, in which a view of alice and three pods
     /// are desired. The first quota is for the whole tenant.
-    fn found(live: Vec<Object>, settled: bool) -> Vec<(String, Difference)> {
+    fn found(live: Vec<Object>, converged: bool) -> Vec<(String, Difference)> {
         let solar = "solar".parse().unwrap();
         let desired_objects = vec![
             quota("tenant-quota-0", "0"),
@@ -407,7 +412,7 @@ mod tests {
             shared_quotas: BTreeMap::from([("tenant-quota-0".to_owned(), pods)]),
             conditions: Vec::new(),
         };
-        let drift = drift_of(&solar, &Snapshot::new(live), &desired, |_| settled);
+        let drift = drift_of(&solar, &Snapshot::new(live), &desired, |_| converged);
         let mut found: Vec<_> = drift.into_iter().map(|it| (it.title, it.difference)).collect();
         found.sort();
         found
@@ -472,18 +477,18 @@ mod tests {
             let metadata = json!({"name": "solar", "uid": "1", "generation": generation});
             serde_json::from_value(json!({"metadata": metadata})).unwrap()
         };
-        let is_settled = |generation, namespace| {
-            log.is_settled(&solar, &version_of(&object(generation)), namespace)
+        let is_converged = |generation, namespace| {
+            log.is_converged(&solar, &version_of(&object(generation)), namespace)
         };
-        assert_eq!(is_settled(1, "solar-a"), None);
-        log.set_settled(&solar, &object(1), ["solar-a".to_owned()].into());
-        assert_eq!(is_settled(1, "solar-a"), Some(true));
-        assert_eq!(is_settled(1, "solar-b"), Some(false));
-        assert_eq!(is_settled(2, "solar-a"), Some(false), "the change is no drift");
-        log.set_settled(&solar, &object(2), BTreeSet::new());
-        assert_eq!(is_settled(2, "solar-a"), Some(false));
+        assert_eq!(is_converged(1, "solar-a"), None);
+        log.set_converged(&solar, &object(1), ["solar-a".to_owned()].into());
+        assert_eq!(is_converged(1, "solar-a"), Some(true));
+        assert_eq!(is_converged(1, "solar-b"), Some(false));
+        assert_eq!(is_converged(2, "solar-a"), Some(false), "the change is no drift");
+        log.set_converged(&solar, &object(2), BTreeSet::new());
+        assert_eq!(is_converged(2, "solar-a"), Some(false));
         log.forget(&solar);
-        assert_eq!(is_settled(2, "solar-a"), None);
+        assert_eq!(is_converged(2, "solar-a"), None);
     }
 
     fn missing(number: usize) -> Drift {

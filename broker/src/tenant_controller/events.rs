@@ -21,48 +21,48 @@ use serde::de::DeserializeOwned;
 use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
-    TenantController, balance,
+    TenantController, divide_quotas,
     watch_retry::{WatchEnd, WatchRetry},
 };
 use crate::{
     base::{clock::ticks, error_chain},
-    cluster::{AccessReview, ClusterError, Compared, Watched},
-    tenant::{ApiGroup, NamespaceFeed, TenantFeed, TenantName, tenant_of_home},
+    cluster::{AccessReview, ClusterError, Compared, WatchEvent},
+    tenant::{ApiGroup, NamespaceReflector, TenantName, TenantReflector, tenant_of_home},
 };
 
 /// Pause before the amounts of a quota that is nearly exhausted are divided again.
-const REBALANCE_INTERVAL: Duration = Duration::from_secs(1);
+const DIVISION_INTERVAL: Duration = Duration::from_secs(1);
 
 impl TenantController {
     /// Watches the Tenants of a group. While the API server does not serve the definition, or the
     /// broker may not read it, the watch is tried again at growing intervals.
     pub(super) async fn watch_tenants(self: Arc<Self>, group: ApiGroup) {
         let (resource, mut retry) = (group.resource(), WatchRetry::of_tenants(group));
-        let mut feed = TenantFeed::new(self.cache.clone(), group);
+        let mut reflector = TenantReflector::new(self.cache.clone(), group);
         loop {
             let mut known = KnownTenants::default();
-            let visit = |event: Watched<DynamicObject>| {
-                feed.visit(&event);
+            let on_event = |event: WatchEvent<DynamicObject>| {
+                reflector.apply_event(&event);
                 match event {
-                    Watched::Listing => {}
-                    Watched::Changed(object) => {
+                    WatchEvent::Init => {}
+                    WatchEvent::Apply(object) => {
                         if known.is_new(&object.metadata) {
                             self.add(&object.metadata);
                         }
                     }
-                    Watched::Deleted(object) => self.add(&object.metadata),
-                    Watched::Listed => self.listed(&mut retry),
+                    WatchEvent::Delete(object) => self.add(&object.metadata),
+                    WatchEvent::InitDone => self.listed(&mut retry),
                 }
             };
             // Without the permission, every attempt would be an error in the log of the API server.
             let end: WatchEnd = match self.may_watch(group).await {
-                Ok(true) => self.cluster.watch_custom(&resource, visit).await.into(),
+                Ok(true) => self.cluster.watch_custom(&resource, on_event).await.into(),
                 Ok(false) => WatchEnd::NotServed,
                 Err(error) => error.into(),
             };
             match end {
-                WatchEnd::NotServed => feed.not_served(),
-                WatchEnd::Failed(_) => feed.interrupted(),
+                WatchEnd::NotServed => reflector.not_served(),
+                WatchEnd::Failed(_) => reflector.interrupted(),
             }
             retry.wait(end).await;
         }
@@ -80,22 +80,22 @@ impl TenantController {
 
     /// Watches the metadata of the namespaces that carry the label of a tenant.
     pub(super) async fn watch_namespaces(self: Arc<Self>) {
-        let mut feed = NamespaceFeed::new(self.cache.clone());
+        let mut reflector = NamespaceReflector::new(self.cache.clone());
         let mut retry = WatchRetry::new(Namespace::NAME);
         loop {
-            let visit = |event: Watched<ObjectMeta>| {
+            let on_event = |event: WatchEvent<ObjectMeta>| {
                 // The label may have been that of another tenant until now.
-                if let Watched::Changed(object) | Watched::Deleted(object) = &event
+                if let WatchEvent::Apply(object) | WatchEvent::Delete(object) = &event
                     && let Some(name) = &object.name
                     && let Some(tenant) = self.cache.tenant_of_namespace(name)
                 {
                     self.queue.add(tenant);
                 }
-                feed.visit(&event);
+                reflector.apply_event(&event);
                 self.labelled_event(&mut retry, &event);
             };
-            let error = self.cluster.watch_labelled::<Namespace>(TENANT_LABEL, visit).await;
-            feed.interrupted();
+            let error = self.cluster.watch_labelled::<Namespace>(TENANT_LABEL, on_event).await;
+            reflector.interrupted();
             retry.wait(error.into()).await;
         }
     }
@@ -107,8 +107,8 @@ impl TenantController {
     {
         let mut retry = WatchRetry::new(K::NAME);
         loop {
-            let visit = |event: Watched<ObjectMeta>| self.labelled_event(&mut retry, &event);
-            let error = self.cluster.watch_labelled::<K>(TENANT_LABEL, visit).await;
+            let on_event = |event: WatchEvent<ObjectMeta>| self.labelled_event(&mut retry, &event);
+            let error = self.cluster.watch_labelled::<K>(TENANT_LABEL, on_event).await;
             retry.wait(error.into()).await;
         }
     }
@@ -118,15 +118,15 @@ impl TenantController {
     pub(super) async fn watch_bindings(self: Arc<Self>) {
         let mut retry = WatchRetry::new(RoleBinding::NAME);
         loop {
-            let visit = |event: Watched<ObjectMeta>| {
+            let on_event = |event: WatchEvent<ObjectMeta>| {
                 let is_tenants = |namespace: &str| self.is_of_tenant(namespace);
-                if let Some(namespace) = self.foreign_bindings.visit(&event, is_tenants) {
+                if let Some(namespace) = self.foreign_bindings.apply_event(&event, is_tenants) {
                     self.add_tenant_of_namespace(namespace);
                 }
                 self.labelled_event(&mut retry, &event);
             };
             let selector = format!("!{WORKSPACE_LABEL}");
-            let error = self.cluster.watch_labelled::<RoleBinding>(&selector, visit).await;
+            let error = self.cluster.watch_labelled::<RoleBinding>(&selector, on_event).await;
             retry.wait(error.into()).await;
         }
     }
@@ -136,18 +136,18 @@ impl TenantController {
     pub(super) async fn watch_quotas(self: Arc<Self>) {
         let mut retry = WatchRetry::new(ResourceQuota::NAME);
         loop {
-            let visit = |event: Watched<ResourceQuota>| match event {
-                Watched::Changed(quota) if was_changed(&quota) => {
+            let on_event = |event: WatchEvent<ResourceQuota>| match event {
+                WatchEvent::Apply(quota) if was_changed(&quota) => {
                     self.add_labelled(&quota.metadata, Duration::ZERO);
                 }
-                Watched::Changed(quota) if balance::is_nearly_exhausted(&quota) => {
-                    self.add_labelled(&quota.metadata, REBALANCE_INTERVAL);
+                WatchEvent::Apply(quota) if divide_quotas::is_nearly_exhausted(&quota) => {
+                    self.add_labelled(&quota.metadata, DIVISION_INTERVAL);
                 }
-                Watched::Changed(_) | Watched::Listing => {}
-                Watched::Deleted(quota) => self.add_labelled(&quota.metadata, Duration::ZERO),
-                Watched::Listed => self.listed(&mut retry),
+                WatchEvent::Apply(_) | WatchEvent::Init => {}
+                WatchEvent::Delete(quota) => self.add_labelled(&quota.metadata, Duration::ZERO),
+                WatchEvent::InitDone => self.listed(&mut retry),
             };
-            let error = self.cluster.watch_quotas(TENANT_LABEL, visit).await;
+            let error = self.cluster.watch_quotas(TENANT_LABEL, on_event).await;
             retry.wait(error.into()).await;
         }
     }
@@ -178,13 +178,13 @@ impl TenantController {
         }
     }
 
-    fn labelled_event(&self, retry: &mut WatchRetry, event: &Watched<ObjectMeta>) {
+    fn labelled_event(&self, retry: &mut WatchRetry, event: &WatchEvent<ObjectMeta>) {
         match event {
-            Watched::Listing => {}
-            Watched::Changed(object) | Watched::Deleted(object) => {
+            WatchEvent::Init => {}
+            WatchEvent::Apply(object) | WatchEvent::Delete(object) => {
                 self.add_labelled(object, Duration::ZERO);
             }
-            Watched::Listed => self.listed(retry),
+            WatchEvent::InitDone => self.listed(retry),
         }
     }
 
@@ -252,19 +252,19 @@ fn was_changed(quota: &ResourceQuota) -> bool {
 }
 
 /// Identity, generation, and whether it is being deleted.
-type TenantFacts = (Option<String>, Option<i64>, bool);
+type TenantVersion = (Option<String>, Option<i64>, bool);
 
 /// The Tenants of a watch, so that a change of the status, which the controller writes itself, is
 /// told from one of the specification.
 #[derive(Debug, Default)]
-struct KnownTenants(BTreeMap<String, TenantFacts>);
+struct KnownTenants(BTreeMap<String, TenantVersion>);
 
 impl KnownTenants {
     /// Whether this object or its specification is new.
     fn is_new(&mut self, object: &ObjectMeta) -> bool {
-        let facts = (object.uid.clone(), object.generation, object.deletion_timestamp.is_some());
+        let version = (object.uid.clone(), object.generation, object.deletion_timestamp.is_some());
         let name = object.name.clone().unwrap_or_default();
-        self.0.insert(name, facts.clone()) != Some(facts)
+        self.0.insert(name, version.clone()) != Some(version)
     }
 }
 
@@ -311,7 +311,7 @@ mod tests {
             for name in ["lunar", "solar", "x1", "x2"] {
                 let labels = [(TENANT_LABEL.to_owned(), name.to_owned())];
                 let object = ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() };
-                controller.labelled_event(&mut retry, &Watched::Changed(object));
+                controller.labelled_event(&mut retry, &WatchEvent::Apply(object));
             }
             controller.queue.len()
         };
@@ -320,7 +320,8 @@ mod tests {
         let object = json!({"apiVersion": "x/v1", "kind": "Tenant", "metadata": {"name": "solar"}});
         let object = serde_json::from_value(object).unwrap();
         let group = ApiGroup::TenantBroker;
-        TenantFeed::new(controller.cache.clone(), group).visit(&Watched::Changed(object));
+        TenantReflector::new(controller.cache.clone(), group)
+            .apply_event(&WatchEvent::Apply(object));
         *controller.open_tenants.write().unwrap() = ["lunar".parse().unwrap()].into();
         assert_eq!(visit_all(), 2);
     }
@@ -338,11 +339,12 @@ mod tests {
             serde_json::from_value(metadata).unwrap()
         };
         let namespace = metadata(None, "solar-a", "solar");
-        NamespaceFeed::new(controller.cache.clone()).visit(&Watched::Changed(namespace));
+        NamespaceReflector::new(controller.cache.clone())
+            .apply_event(&WatchEvent::Apply(namespace));
         let mut retry = WatchRetry::new("RoleBinding");
         let mut queued_after = |namespace, tenant| {
             let binding = metadata(Some(namespace), "view", tenant);
-            controller.labelled_event(&mut retry, &Watched::Changed(binding));
+            controller.labelled_event(&mut retry, &WatchEvent::Apply(binding));
             controller.queue.len()
         };
         assert_eq!(queued_after("elsewhere", "lunar"), 0);

@@ -18,7 +18,7 @@ use super::{
     withdraw::is_binding_of,
 };
 use crate::{
-    cluster::{ClusterError, Object, Watched},
+    cluster::{ClusterError, Object, WatchEvent},
     tenant::{TenantName, home_name, owner_binding_name, tenant_of_home},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct ForeignBindings(Mutex<ForeignBindingNames>);
 #[derive(Debug, Default)]
 struct ForeignBindingNames {
     bindings: BTreeSet<Key>,
-    /// Those of a list that is not complete.
+    /// Bindings of a list that is not complete.
     list: Option<BTreeSet<Key>>,
     /// Whether the log says that some are left out.
     is_logged: bool,
@@ -49,16 +49,16 @@ struct ForeignBindingNames {
 impl ForeignBindings {
     /// Takes an event over. Returns the namespace of a RoleBinding that may be foreign. Once
     /// [`MAX_KEPT`] are kept, only those in namespaces for which `is_tenants` holds are.
-    pub(super) fn visit<'a>(
+    pub(super) fn apply_event<'a>(
         &self,
-        event: &'a Watched<ObjectMeta>,
+        event: &'a WatchEvent<ObjectMeta>,
         is_tenants: impl Fn(&str) -> bool,
     ) -> Option<&'a str> {
         let mut kept = self.lock();
         match event {
-            Watched::Listing => kept.list = Some(BTreeSet::new()),
-            Watched::Listed => kept.bindings = kept.list.take().unwrap_or_default(),
-            Watched::Changed(binding) if may_be_foreign(binding) => {
+            WatchEvent::Init => kept.list = Some(BTreeSet::new()),
+            WatchEvent::InitDone => kept.bindings = kept.list.take().unwrap_or_default(),
+            WatchEvent::Apply(binding) if may_be_foreign(binding) => {
                 let ForeignBindingNames { bindings, list, is_logged } = &mut *kept;
                 for all in [Some(bindings), list.as_mut()].into_iter().flatten() {
                     if !insert(all, key(binding), &is_tenants) && !*is_logged {
@@ -71,15 +71,15 @@ impl ForeignBindings {
                 }
                 return binding.namespace.as_deref();
             }
-            Watched::Changed(binding) | Watched::Deleted(binding) => {
+            WatchEvent::Apply(binding) | WatchEvent::Delete(binding) => {
                 kept.bindings.remove(&key(binding));
             }
         }
         None
     }
 
-    /// Those in the namespaces and the home of a tenant that concern it by their name, or are in its
-    /// home.
+    /// Bindings in the namespaces and the home of a tenant that concern it by their name, or are in
+    /// its home.
     fn of_tenant(&self, tenant: &TenantName, snapshot: &Snapshot) -> Vec<Key> {
         let home = home_name(tenant);
         let kept = self.lock();
@@ -103,8 +103,8 @@ impl TenantController {
     /// # Errors
     /// A request failed.
     pub(super) async fn snapshot(&self, tenant: &TenantName) -> Result<Snapshot, ClusterError> {
-        let own_bindings = |namespace: &str| self.own_bindings(tenant, namespace);
-        let mut snapshot = Snapshot::read(&self.cluster, tenant, own_bindings).await?;
+        let broker_bindings = |namespace: &str| self.broker_bindings(tenant, namespace);
+        let mut snapshot = Snapshot::read(&self.cluster, tenant, broker_bindings).await?;
         for (namespace, name) in self.foreign_bindings.of_tenant(tenant, &snapshot) {
             let metadata =
                 ObjectMeta { namespace: Some(namespace), name: Some(name), ..Default::default() };
@@ -215,25 +215,25 @@ mod tests {
             let all = foreign.of_tenant(&solar, &snapshot);
             all.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect()
         };
-        let visit = |event| foreign.visit(&event, |_| true).map(str::to_owned);
+        let apply = |event| foreign.apply_event(&event, |_| true).map(str::to_owned);
         let view = |namespace| binding(namespace, "tenant-solar-view", None);
-        assert_eq!(visit(Watched::Changed(view("solar-a"))), Some("solar-a".to_owned()));
+        assert_eq!(apply(WatchEvent::Apply(view("solar-a"))), Some("solar-a".to_owned()));
         for other in [view("solar-p"), view("other"), binding("solar-a", "tenant-x", None)] {
-            visit(Watched::Changed(other));
+            apply(WatchEvent::Apply(other));
         }
         assert_eq!(of(), ["solar-a/tenant-solar-view"]);
-        visit(Watched::Changed(binding("solar-a", "tenant-solar-view", Some("solar"))));
+        apply(WatchEvent::Apply(binding("solar-a", "tenant-solar-view", Some("solar"))));
         assert_eq!(of(), Vec::<String>::new());
-        visit(Watched::Changed(view("solar-a")));
-        visit(Watched::Listing);
-        visit(Watched::Changed(binding("tenant-solar", "own", None)));
+        apply(WatchEvent::Apply(view("solar-a")));
+        apply(WatchEvent::Init);
+        apply(WatchEvent::Apply(binding("tenant-solar", "own", None)));
         assert_eq!(of(), ["solar-a/tenant-solar-view", "tenant-solar/own"]);
-        visit(Watched::Listed);
+        apply(WatchEvent::InitDone);
         assert_eq!(of(), ["tenant-solar/own"]);
-        visit(Watched::Deleted(binding("tenant-solar", "own", None)));
+        apply(WatchEvent::Delete(binding("tenant-solar", "own", None)));
         assert_eq!(of(), Vec::<String>::new());
         // Without its label a home is somebody else's namespace.
-        visit(Watched::Changed(binding("tenant-solar", "own", None)));
+        apply(WatchEvent::Apply(binding("tenant-solar", "own", None)));
         let taken = Snapshot::new([namespace("tenant-solar", labels)]);
         assert_eq!(foreign.of_tenant(&solar, &taken), Vec::new());
     }

@@ -30,7 +30,7 @@ const ENFORCEMENT_GRACE_MS: i64 = 10_000;
 /// Result of the additions in a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// What failed, for people.
+    /// Texts of failures.
     pub(super) failures: Vec<String>,
     /// Nothing failed, but the quotas of the namespace do not limit it yet.
     pub(super) waits: bool,
@@ -83,7 +83,7 @@ impl TenantController {
                 && granted.is_complete()
                 && let Some(received) = to_clear.take()
             {
-                Box::pin(self.clear(received, desired, &mut granted)).await;
+                Box::pin(self.delete_earlier_bindings(received, desired, &mut granted)).await;
                 granted.waits |= labels_wait;
             }
             if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
@@ -119,7 +119,7 @@ impl TenantController {
         if granted.is_complete()
             && let Some(received) = to_clear
         {
-            Box::pin(self.clear(received, desired, &mut granted)).await;
+            Box::pin(self.delete_earlier_bindings(received, desired, &mut granted)).await;
             granted.waits |= labels_wait;
         }
         granted
@@ -187,7 +187,7 @@ impl TenantController {
     }
 }
 
-/// Why nobody may get a right in a namespace.
+/// Reason why nobody may get a right in a namespace.
 fn fault_of(live: &Namespace, desired: &Namespace, is_suspended: bool) -> Option<String> {
     if has_weaker_pod_security(live, desired) {
         let fault = "it enforces a weaker Pod Security level than the tier of the tenant; an \

@@ -30,13 +30,13 @@ pub(super) enum TenantLookup {
 /// The objects of a name.
 #[derive(Debug)]
 pub(super) struct NamedObjects {
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<GroupObject>,
     /// The groups of which the API server did not say whether there is one.
     pub(super) unknown: Vec<ApiGroup>,
 }
 
 /// An object of an API group.
-type Candidate = (ApiGroup, Box<DynamicObject>);
+type GroupObject = (ApiGroup, Box<DynamicObject>);
 
 impl TenantController {
     /// Finds the row of the tenant of this name. If the watches passed the object of the open row and
@@ -88,7 +88,7 @@ impl TenantController {
             Observed::Current(row) | Observed::Recreated(row) => row,
             Observed::NameTaken(_) => return Ok(TenantLookup::Nothing(Run::Again(RACE_INTERVAL))),
         };
-        tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant");
+        tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant recorded");
         self.report_names_taken(&row, &candidates).await;
         Ok(TenantLookup::Tenant(row))
     }
@@ -136,7 +136,7 @@ impl TenantController {
 
     /// Reports to the other objects of the name that it is taken. A failure is logged only, because
     /// it must not keep the tenant from being reconciled, nor from being suspended.
-    async fn report_names_taken(&self, row: &TenantRow, candidates: &[Candidate]) {
+    async fn report_names_taken(&self, row: &TenantRow, candidates: &[GroupObject]) {
         for candidate in candidates.iter().filter(|candidate| !is_of(candidate, row)) {
             let (group, object) = candidate;
             let conditions = [Condition::name_taken(&row.name, row.group)];
@@ -152,7 +152,7 @@ impl TenantController {
     }
 }
 
-fn is_of((group, object): &Candidate, row: &TenantRow) -> bool {
+fn is_of((group, object): &GroupObject, row: &TenantRow) -> bool {
     *group == row.group && row.is_row_of(&object.metadata)
 }
 
@@ -164,7 +164,7 @@ fn may_have_tenants(group: ApiGroup, definition: DefinitionState, may_read: bool
 }
 
 /// The object that was created first; of two with the same time that of the first group.
-fn oldest(candidates: &[Candidate]) -> Option<&Candidate> {
+fn oldest(candidates: &[GroupObject]) -> Option<&GroupObject> {
     candidates.iter().min_by_key(|(_, object)| {
         object.metadata.creation_timestamp.as_ref().map(|created| created.0)
     })
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    fn candidate(group: ApiGroup, created: &str) -> Candidate {
+    fn candidate(group: ApiGroup, created: &str) -> GroupObject {
         let metadata = json!({"name": "solar", "creationTimestamp": created});
         (group, serde_json::from_value(json!({"metadata": metadata})).unwrap())
     }

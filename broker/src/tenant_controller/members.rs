@@ -35,13 +35,13 @@ type MemberKey = (Uuid, Uuid);
 
 /// The members whom their Tenants did not name when this process looked last.
 #[derive(Debug, Default)]
-pub(super) struct UnnamedMembers(Mutex<BTreeMap<MemberKey, Sightings>>);
+pub(super) struct UnnamedMembers(Mutex<BTreeMap<MemberKey, UnnamedPeriod>>);
 
 /// The first and the last run in which a member was not named, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
-struct Sightings {
-    first: i64,
-    last: i64,
+struct UnnamedPeriod {
+    first_ms: i64,
+    last_ms: i64,
 }
 
 impl UnnamedMembers {
@@ -55,7 +55,7 @@ impl UnnamedMembers {
         };
         // No code panics while it has the lock.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, sightings| is_within(sightings.last, MAX_RUN_GAP));
+        all.retain(|_, period| is_within(period.last_ms, MAX_RUN_GAP));
         let mut due = BTreeSet::new();
         for (user, is_named) in members {
             let key = (tenant, *user);
@@ -63,9 +63,9 @@ impl UnnamedMembers {
                 all.remove(&key);
                 continue;
             }
-            let sightings = all.entry(key).or_insert(Sightings { first: now, last: now });
-            sightings.last = now;
-            if !is_within(sightings.first, UNNAMED_GRACE) && due.len() < MAX_ENDED {
+            let period = all.entry(key).or_insert(UnnamedPeriod { first_ms: now, last_ms: now });
+            period.last_ms = now;
+            if !is_within(period.first_ms, UNNAMED_GRACE) && due.len() < MAX_ENDED {
                 all.remove(&key);
                 due.insert(*user);
             }
@@ -139,7 +139,7 @@ impl TenantController {
         self.read_members(row, (&self.db, &self.workspaces)).await
     }
 
-    /// As [`Self::members`], for requests.
+    /// Like [`Self::members`], for requests.
     ///
     /// # Errors
     /// The database failed.
@@ -157,7 +157,7 @@ impl TenantController {
     ) -> Result<Vec<Member>, ReconcileError> {
         let memberships = workspaces.members_of(row.id).await?;
         let users: Vec<Uuid> = memberships.iter().map(|membership| membership.user).collect();
-        let mut persons = identity::persons(db, &self.person_rules, &users).await?;
+        let mut persons = identity::rbac_users(db, &self.rbac_user_rules, &users).await?;
         let members = memberships.into_iter().filter_map(|membership| {
             let person = persons.remove(&membership.user)?;
             // Only a provisioned member has a ServiceAccount that may be bound.

@@ -4,12 +4,12 @@
 //! Every replica watches Tenants and their objects. Each event names a tenant, which a worker takes
 //! from a queue and reconciles as a whole. A lease in the database gives a tenant to one replica at
 //! a time. Besides events, all tenants are reconciled at an interval (`drift_seconds`). The watches
-//! also feed the [`TenantCache`].
+//! also write the [`TenantCache`].
 //!
-//! Bindings come last and go first: a namespace has its limits before anybody is bound in it, and a
-//! tenant that is suspended, or whose object is gone, loses bindings and members before anything is
-//! recorded as done. A right that moves from one binding to another is created before it is taken
-//! away.
+//! Limits are created before bindings, and bindings are deleted before anything else: a namespace
+//! has its limits before anybody is bound in it, and a tenant that is suspended, or whose object is
+//! gone, loses bindings and members before anything is recorded as done. A right that moves from
+//! one binding to another is created before it is taken away.
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -23,16 +23,14 @@
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `claims`, `members` | which namespaces and persons belong to it |
 //! | `moves`, `recorded_deletions` | namespaces that go from one tenant to another |
-//! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
+//! | `snapshot`, `apply`, `grant`, `withdraw`, `divide_quotas` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
 //! | `drift` | what others deleted or altered, for the audit trail |
-//! | `create`, `basis`, `creations` | a namespace that a person requested |
+//! | `create`, `namespace_inputs`, `creations` | a namespace that a person requested |
 //! | `suspend` | suspension and resumption |
 //! | `report` | the status of the object |
 
 mod apply;
-mod balance;
-mod basis;
 mod changes;
 mod claims;
 mod cleanup;
@@ -40,6 +38,7 @@ mod close;
 mod converge;
 mod create;
 mod creations;
+mod divide_quotas;
 mod drift;
 mod error;
 mod events;
@@ -49,6 +48,7 @@ mod identify;
 mod lease;
 mod members;
 mod moves;
+mod namespace_inputs;
 mod namespaces;
 mod queue;
 mod reconcile;
@@ -81,7 +81,7 @@ pub use reconcile::RECONCILE_OUTCOMES;
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
-    identity::PersonRules,
+    identity::RbacUserRules,
     tenant::{
         ApiGroup, Condition, Inputs, Tenant, TenantCache, TenantName, TenantSettings, Tenants,
         desired_state,
@@ -89,8 +89,8 @@ use crate::{
     tier::Tiers,
     workspace::Workspaces,
 };
-use balance::OpenDivisions;
 use creations::Creations;
+use divide_quotas::UnfinishedDivisions;
 use drift::DriftLog;
 use foreign_bindings::ForeignBindings;
 use members::UnnamedMembers;
@@ -113,7 +113,7 @@ const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
 pub struct Dependencies {
     /// The database, for leases and persons.
     pub db: Db,
-    /// The share of the database for requests, which create namespaces.
+    /// The database pool for requests, which create namespaces.
     pub requests: Db,
     /// Source of times and identifiers.
     pub clock: Clock,
@@ -124,7 +124,7 @@ pub struct Dependencies {
     /// The memberships.
     pub workspaces: Workspaces,
     /// How people are named in Tenants.
-    pub person_rules: PersonRules,
+    pub rbac_user_rules: RbacUserRules,
     /// Settings of tenants.
     pub settings: TenantSettings,
     /// The tiers that Tenants name.
@@ -135,7 +135,7 @@ pub struct Dependencies {
     pub resync_interval: Duration,
 }
 
-/// What creations of namespaces read and write, on the share of the database for requests. There may
+/// Rows for creations of namespaces, on the database pool for requests. There may
 /// be many of them, and the connections of the controller are those for suspensions.
 #[derive(Debug)]
 struct RequestRows {
@@ -154,7 +154,7 @@ pub struct TenantController {
     tenants: Tenants,
     workspaces: Workspaces,
     requests: RequestRows,
-    person_rules: PersonRules,
+    rbac_user_rules: RbacUserRules,
     settings: TenantSettings,
     tiers: Tiers,
     metrics: Metrics,
@@ -162,7 +162,7 @@ pub struct TenantController {
     queue: Queue,
     runs: Runs,
     creations: Creations,
-    open_divisions: OpenDivisions,
+    unfinished_divisions: UnfinishedDivisions,
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
     drift: DriftLog,
@@ -189,7 +189,7 @@ impl TenantController {
             queue: Queue::default(),
             runs: Runs::default(),
             creations: Creations::default(),
-            open_divisions: OpenDivisions::default(),
+            unfinished_divisions: UnfinishedDivisions::default(),
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
             drift: DriftLog::default(),
@@ -201,7 +201,7 @@ impl TenantController {
             cluster: dependencies.cluster,
             cache: dependencies.cache,
             workspaces: dependencies.workspaces,
-            person_rules: dependencies.person_rules,
+            rbac_user_rules: dependencies.rbac_user_rules,
             settings: dependencies.settings,
             tiers: dependencies.tiers,
             metrics: dependencies.metrics,
@@ -247,7 +247,8 @@ impl TenantController {
         self.runs.stop(STOP_TIMEOUT).await;
     }
 
-    /// What of a Tenant the settings do not allow, or the broker does not carry out.
+    /// Conditions for parts of a Tenant that the settings do not allow, or that the broker does not
+    /// carry out.
     pub fn conditions_of(&self, tenant: &Tenant) -> Vec<Condition> {
         let inputs = Inputs {
             tenant,

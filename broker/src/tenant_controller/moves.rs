@@ -30,7 +30,9 @@ use super::{
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::{BindingsText, ClusterError, CustomObject, Object, binds_outsiders},
+    cluster::{
+        BindingsDescription, ClusterError, CustomObject, Object, grants_to_other_namespaces,
+    },
     tenant::{
         MoveState, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
         TenantStatus, is_limits_name,
@@ -39,7 +41,7 @@ use crate::{
 
 /// A namespace that was created by this much after its row changed is another one of that name, in
 /// milliseconds. Clocks of the API server and the broker differ.
-const MADE_AGAIN_MS: i64 = 30_000;
+const RECREATION_TOLERANCE_MS: i64 = 30_000;
 
 impl TenantController {
     /// The namespaces of a tenant that exist without its label. Asks the API server about `max` of
@@ -107,7 +109,7 @@ impl TenantController {
     ///
     /// # Errors
     /// The database failed.
-    pub(super) async fn hand_over(
+    pub(super) async fn transfer_released(
         &self,
         row: &TenantRow,
         relabelled: &BTreeMap<String, Namespace>,
@@ -126,7 +128,7 @@ impl TenantController {
             if !self.may_begin(&announced, &to, live) {
                 continue;
             }
-            let handed_over = Box::pin(self.hand_over_one(row, &announced, &to)).await;
+            let handed_over = Box::pin(self.transfer_one(row, &announced, &to)).await;
             if let Err(failure) = handed_over {
                 failures.push(format!("the move of {name} to tenant {}: {failure}", to.name));
             }
@@ -135,7 +137,7 @@ impl TenantController {
     }
 
     /// Gives one namespace to another tenant, if it has room for it. Returns what failed, for people.
-    async fn hand_over_one(
+    async fn transfer_one(
         &self,
         row: &TenantRow,
         announced: &NamespaceMove,
@@ -163,7 +165,7 @@ impl TenantController {
         );
         let recorded = self.record_deletion(announced, DeletionStage::Planned, &found, text).await;
         recorded.map_err(|error| error_chain(&error))?;
-        let mut deleted = BindingsText::default();
+        let mut deleted = BindingsDescription::default();
         let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
         let begun = match all {
             Ok(()) => self.begin_move(announced, (Some(row), to), quota, &deleted).await,
@@ -209,7 +211,7 @@ impl TenantController {
     ///
     /// # Errors
     /// The database failed.
-    pub(super) async fn receive(
+    pub(super) async fn adopt_incoming(
         &self,
         (row, tenant): (&TenantRow, &Tenant),
         announced: &NamespaceMove,
@@ -227,7 +229,7 @@ impl TenantController {
             return Ok(None);
         }
         let (tenants, quota) = ((former.as_ref(), row), tenant.namespace_options.quota);
-        let none = BindingsText::default();
+        let none = BindingsDescription::default();
         let has_begun = self.begin_move(announced, tenants, quota, &none).await?;
         Ok(has_begun.then(|| NamespaceMove { state: MoveState::Received, ..announced.clone() }))
     }
@@ -248,7 +250,7 @@ impl TenantController {
         announced: &NamespaceMove,
         (from, to): (Option<&TenantRow>, &TenantRow),
         quota: Option<u32>,
-        deleted: &BindingsText,
+        deleted: &BindingsDescription,
     ) -> Result<bool, ReconcileError> {
         if !self.is_still_announced(announced, to).await? {
             return Ok(false);
@@ -276,7 +278,7 @@ impl TenantController {
     ///
     /// # Errors
     /// A request failed.
-    pub(super) async fn incoming(
+    pub(super) async fn incoming_moves(
         &self,
         moves: &BTreeMap<String, NamespaceMove>,
         snapshot: &Snapshot,
@@ -297,7 +299,7 @@ impl TenantController {
 
     /// Deletes the bindings from before, once the limits of the new tenant hold. Nobody has rights
     /// of the new tenant until then.
-    pub(super) async fn clear(
+    pub(super) async fn delete_earlier_bindings(
         &self,
         received: &NamespaceMove,
         desired: &[Object],
@@ -319,8 +321,9 @@ impl TenantController {
         }
         // Pods of an earlier tenant go on, and would keep what their accounts may do.
         let was_tenants = received.from_tenant.is_some();
-        let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
-        let found = match self.cluster.describe_bindings(namespace, goes).await {
+        let is_to_be_deleted =
+            |binding: &RoleBinding| was_tenants || grants_to_other_namespaces(binding);
+        let found = match self.cluster.describe_bindings(namespace, is_to_be_deleted).await {
             Ok((found, _)) => found,
             Err(error) => return granted.failures.push(failure(namespace, &error)),
         };
@@ -333,8 +336,11 @@ impl TenantController {
                 .failures
                 .push(format!("the move of {namespace}: {}", error_chain(&error)));
         }
-        let mut deleted = BindingsText::default();
-        let all = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
+        let mut deleted = BindingsDescription::default();
+        let all = self
+            .cluster
+            .delete_bindings_from_before(namespace, is_to_be_deleted, &mut deleted)
+            .await;
         let text = format!("namespace {namespace}: RoleBindings from before deleted: {deleted}");
         if let Err(error) = all {
             self.record_deleted(received, &deleted, text).await;
@@ -411,7 +417,7 @@ fn is_of_row(row: &NamespaceRow, live: &Namespace) -> bool {
     }
     let created = live.metadata.creation_timestamp.as_ref();
     let created = created.map_or(0, |created| created.0.as_millisecond());
-    created <= row.change_at.saturating_add(MADE_AGAIN_MS)
+    created <= row.change_at.saturating_add(RECREATION_TOLERANCE_MS)
 }
 
 /// Whether the namespace is the announced one, and has the labels of the new tenant.
@@ -432,7 +438,7 @@ fn moved_events(
     moved: &NamespaceMove,
     from: Option<&TenantRow>,
     to: &TenantRow,
-    deleted: &BindingsText,
+    deleted: &BindingsDescription,
 ) -> Vec<audit::Event> {
     let event = |reason: String| audit::Event {
         user_id: Some(moved.requested_by),
@@ -559,7 +565,7 @@ mod tests {
             "subjects": [{"kind": "User", "name": "bob"}],
         }))
         .unwrap();
-        let deleted = BindingsText::of([&binding]);
+        let deleted = BindingsDescription::of([&binding]);
         let events = moved_events(&announced_move(), Some(&solar), &lunar(), &deleted);
         let reasons: Vec<&str> = events.iter().filter_map(|it| it.reason.as_deref()).collect();
         assert_eq!(

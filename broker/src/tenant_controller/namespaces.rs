@@ -23,7 +23,7 @@ use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantRow,
+    AllocationKind, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantRow,
     home_name,
 };
 
@@ -42,25 +42,25 @@ pub(super) const MAX_STATUS_CHANGES: usize = 200;
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TenantNamespaces {
-    /// Those in which people may have rights, with their rows' statuses.
+    /// Namespaces in which people may have rights, with their rows' statuses.
     pub(super) allowed: BTreeMap<String, NamespaceStatus>,
-    /// Those among them whose limits and rights a request is creating just now, with the time until
-    /// that is this controller's to do. Rights that are too many are taken away even so.
+    /// Allowed namespaces whose limits and rights a request is creating just now, with the time
+    /// until that is this controller's to do. Rights that are too many are taken away even so.
     pub(super) left_to_request: BTreeMap<String, Duration>,
-    /// Those that are not to be changed, because they are being deleted.
+    /// Namespaces that are not changed, because they are being deleted.
     pub(super) terminating: Vec<String>,
-    /// Those beyond the quota.
+    /// Namespaces beyond the quota.
     pub(super) over_quota: Vec<String>,
-    /// Those that carry the label of the tenant, and are not its own.
+    /// Namespaces of others that carry the label of the tenant.
     pub(super) conflicts: Vec<String>,
-    /// Its own that carry the label of another tenant.
+    /// Namespaces of the tenant that carry the label of another one.
     pub(super) relabelled: Vec<String>,
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
-    /// Those that a later run claims, because one claims
+    /// Namespaces that a later run claims, because one run claims
     /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most.
     pub(super) unclaimed: Vec<String>,
-    /// Those whose rows this version cannot read. They are left alone.
+    /// Namespaces whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
     /// Those that may be gone, or carry the label of another tenant. They are left to a later run.
     pub(super) unchecked: Vec<String>,
@@ -74,13 +74,13 @@ pub(super) struct Unlabelled {
     /// Those that are not in the snapshot, and about which the API server was not asked. A later run
     /// asks.
     pub(super) unchecked: BTreeSet<String>,
-    /// Those that somebody gave the label of another tenant.
+    /// Namespaces that somebody gave the label of another tenant.
     pub(super) relabelled: BTreeMap<String, Namespace>,
-    /// Those without the label of any tenant, which are the tenant's no longer.
+    /// Namespaces without the label of any tenant, which are the tenant's no longer.
     pub(super) released: BTreeSet<String>,
 }
 
-/// What has to be done with a namespace.
+/// Action on a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// It stays as it is; people may have rights in it.
@@ -161,25 +161,26 @@ impl TenantNamespaces {
         self.allowed.keys().chain(others).map(String::as_str).collect()
     }
 
-    /// What the namespace gets of amounts for the whole tenant; `None` if it is not the tenant's.
-    pub(super) fn share_of(&self, name: &str) -> Option<ShareKind> {
+    /// Allocation of the namespace from the amounts for the whole tenant; `None` if it is not the
+    /// tenant's.
+    pub(super) fn allocation_of(&self, name: &str) -> Option<AllocationKind> {
         let is_in = |names: &[String]| names.iter().any(|it| it == name);
         if self.allowed.contains_key(name) {
-            Some(ShareKind::Grows)
+            Some(AllocationKind::Grows)
         } else if is_in(&self.terminating) || is_in(&self.over_quota) {
-            Some(ShareKind::Kept)
+            Some(AllocationKind::Kept)
         } else if [&self.relabelled, &self.unreadable, &self.unchecked]
             .into_iter()
             .any(|it| is_in(it))
         {
-            Some(ShareKind::Fixed)
+            Some(AllocationKind::Fixed)
         } else {
             None
         }
     }
 
     /// The namespaces that use a part of the amounts for the whole tenant.
-    pub(super) fn sharing(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn divided(&self) -> impl Iterator<Item = &str> {
         let others = self.terminating.iter().chain(&self.relabelled).chain(&self.unreadable);
         self.allowed.keys().chain(others).chain(&self.unchecked).map(String::as_str)
     }
@@ -232,7 +233,7 @@ impl TenantController {
         let moves = self.tenants.moves_into(row.id).await?;
         let moves: BTreeMap<String, NamespaceMove> =
             moves.into_iter().map(|it| (it.namespace.clone(), it)).collect();
-        let incoming = self.incoming(&moves, snapshot).await?;
+        let incoming = self.incoming_moves(&moves, snapshot).await?;
         let mut namespaces = TenantNamespaces { incoming, ..TenantNamespaces::default() };
         let (mut to_claim, mut changes, mut has_more) = (Vec::new(), 0, false);
         let now = self.clock.now_ms();
@@ -480,8 +481,8 @@ mod tests {
         let unchecked = vec!["solar-x".to_owned()];
         let namespaces = TenantNamespaces { unchecked, ..TenantNamespaces::default() };
         assert_eq!(namespaces.names(), ["solar-x"]);
-        assert_eq!(namespaces.sharing().collect::<Vec<_>>(), ["solar-x"]);
-        assert_eq!(namespaces.share_of("solar-x"), Some(ShareKind::Fixed));
+        assert_eq!(namespaces.divided().collect::<Vec<_>>(), ["solar-x"]);
+        assert_eq!(namespaces.allocation_of("solar-x"), Some(AllocationKind::Fixed));
     }
 
     /// Its bindings from before would stay, and the audit trail would say that it was created.

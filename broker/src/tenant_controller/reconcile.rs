@@ -81,7 +81,7 @@ impl TenantController {
                 // A suspension does not wait for that, because it divides none.
                 tokio::select! {
                     () = tokio::time::sleep(IN_FLIGHT_TIMEOUT) => {}
-                    () = self.until_status(name, |status| status == TenantStatus::Suspending) => {}
+                    () = self.wait_until_status(name, |status| status == TenantStatus::Suspending) => {}
                 }
                 format!("not done in {RUN_TIMEOUT:?}")
             }

@@ -15,7 +15,7 @@ use super::TenantController;
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::BindingsText,
+    cluster::BindingsDescription,
     tenant::NamespaceMove,
 };
 
@@ -106,7 +106,7 @@ impl TenantController {
         &self,
         of: &NamespaceMove,
         stage: DeletionStage,
-        bindings: &BindingsText,
+        bindings: &BindingsDescription,
         text: String,
     ) -> sqlx::Result<()> {
         let (namespace, now) = (&of.namespace, Instant::now());
@@ -136,7 +136,7 @@ impl TenantController {
     pub(super) async fn record_deleted(
         &self,
         of: &NamespaceMove,
-        deleted: &BindingsText,
+        deleted: &BindingsDescription,
         text: String,
     ) {
         let recorded = self.record_deletion(of, DeletionStage::Incomplete, deleted, text).await;
@@ -169,8 +169,8 @@ mod tests {
     async fn repeated_attempts_record_the_same_deletion_once(on: On) {
         let fixture = Fixture::new(on).await;
         let of = announced_move();
-        let some = BindingsText::of([&RoleBinding::default()]);
-        let none = BindingsText::default();
+        let some = BindingsDescription::of([&RoleBinding::default()]);
+        let none = BindingsDescription::default();
         for (bindings, text, rows) in
             [(&none, "a", 0), (&some, "a", 1), (&some, "a", 1), (&some, "b", 2), (&some, "a", 3)]
         {
@@ -187,7 +187,7 @@ mod tests {
         const LAST: &str = "SELECT COUNT(*) FROM audit_logs WHERE reason LIKE '%are not recorded%'";
         let fixture = Fixture::new(on).await;
         let of = announced_move();
-        let some = BindingsText::of([&RoleBinding::default()]);
+        let some = BindingsDescription::of([&RoleBinding::default()]);
         for number in 0..MAX_RECORDED {
             let text = format!("planned {number}");
             fixture.controller.record_deletion(&of, Planned, &some, text).await.unwrap();

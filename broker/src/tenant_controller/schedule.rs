@@ -1,4 +1,4 @@
-//! When each tenant is reconciled next. Pure: the time is an argument.
+//! The schedule: the time of each tenant's next reconciliation. Pure: the time is an argument.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +13,11 @@ use crate::tenant::TenantName;
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 /// Longest pause after a failure.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
-/// Pause between two runs on one tenant, because somebody may change an object again and again that
+/// Pause between two runs on one tenant, because somebody may repeatedly change an object that
 /// the controller changes back.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Which workers take a run.
+/// Class of workers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunKind {
     /// A run on all objects of a tenant.
@@ -45,13 +45,13 @@ type WaitingRuns = BTreeSet<(Instant, TenantName)>;
 /// is under way is not taken a second time.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    entries: BTreeMap<TenantName, Entry>,
+    entries: BTreeMap<TenantName, ScheduledTenant>,
     ordinary: WaitingRuns,
     suspensions: WaitingRuns,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScheduledTenant {
     /// The next run; `None` if there is no reason for one.
     at: Option<Instant>,
     /// Earliest time of the next run that an event causes; `None` before the first run.
@@ -69,7 +69,7 @@ impl Schedule {
     /// Schedules a run at this time, unless one is scheduled before it. A run for a suspension
     /// replaces an ordinary one, which follows it.
     pub(super) fn add(&mut self, name: TenantName, kind: RunKind, at: Instant) {
-        let entry = self.entries.entry(name.clone()).or_insert(Entry {
+        let entry = self.entries.entry(name.clone()).or_insert(ScheduledTenant {
             at: None,
             not_before: None,
             running: false,
@@ -180,7 +180,7 @@ impl Schedule {
     }
 }
 
-/// The pause after so many earlier failures.
+/// The pause after this number of earlier failures.
 fn backoff(failures: u32) -> Duration {
     MIN_BACKOFF.saturating_mul(2_u32.saturating_pow(failures)).min(MAX_BACKOFF)
 }
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(1)), "the count began anew");
     }
 
-    /// Otherwise an object that somebody changes again and again would keep the controller busy.
+    /// Otherwise an object that somebody changes repeatedly would keep the controller busy.
     #[test]
     fn an_event_shortens_the_pause_after_a_failure_to_a_second() {
         let (mut schedule, mut now) = (Schedule::default(), Instant::now());

@@ -38,7 +38,7 @@ impl Snapshot {
     pub(super) async fn read(
         cluster: &Cluster,
         tenant: &TenantName,
-        own_bindings: impl Fn(&str) -> Vec<String>,
+        broker_bindings: impl Fn(&str) -> Vec<String>,
     ) -> Result<Self, ClusterError> {
         let label = tenant.as_str();
         let is_ours = |binding: &RoleBinding| is_binding_name(tenant, &binding.name_any());
@@ -63,7 +63,7 @@ impl Snapshot {
             let ours = snapshot.namespaces().filter(|(name, _)| snapshot.belongs_to(tenant, name));
             let keys: Vec<(String, String)> = ours
                 .flat_map(|(namespace, _)| {
-                    own_bindings(namespace).into_iter().map(|name| (namespace.to_owned(), name))
+                    broker_bindings(namespace).into_iter().map(|name| (namespace.to_owned(), name))
                 })
                 .collect();
             cluster.role_bindings_named(keys).await?

@@ -54,7 +54,7 @@ pub(super) struct Enforced {
     pub(super) tenant: Uuid,
     /// Whether the lease was held. Without it the rights are revoked, and that is not recorded.
     pub(super) held_lease: bool,
-    /// What failed, for people.
+    /// Texts of failures.
     pub(super) failures: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Enforced {
 
 /// A namespace in which a suspension has begun.
 #[derive(Debug)]
-struct Begun {
+struct NamespaceRevocation {
     name: String,
     /// False if it does not exist, or is not the tenant's.
     is_ours: bool,
@@ -125,7 +125,7 @@ impl TenantController {
         }
         tokio::select! {
             failures = Box::pin(self.revoke_rights(row)) => Ok(failures),
-            () = self.until_status(&row.name, |status| status != TenantStatus::Suspending) => {
+            () = self.wait_until_status(&row.name, |status| status != TenantStatus::Suspending) => {
                 Ok(Vec::new())
             }
         }
@@ -133,7 +133,11 @@ impl TenantController {
 
     /// Waits until the status of an open tenant satisfies a condition. While the database fails, the
     /// status counts as unchanged.
-    pub(super) async fn until_status(&self, name: &TenantName, holds: fn(TenantStatus) -> bool) {
+    pub(super) async fn wait_until_status(
+        &self,
+        name: &TenantName,
+        holds: fn(TenantStatus) -> bool,
+    ) {
         loop {
             tokio::time::sleep(STATUS_INTERVAL).await;
             if let Ok(Some(row)) = self.tenants.by_name(name).await
@@ -211,7 +215,7 @@ impl TenantController {
     async fn begin_in_namespaces(
         &self,
         row: &TenantRow,
-    ) -> sqlx::Result<(Vec<NamespaceRow>, Vec<Begun>)> {
+    ) -> sqlx::Result<(Vec<NamespaceRow>, Vec<NamespaceRevocation>)> {
         let rows = self.tenants.namespaces(row.id).await?;
         let permits = Semaphore::new(MAX_IN_FLIGHT);
         let requests: FuturesUnordered<_> = with_rights(&rows)
@@ -235,7 +239,7 @@ impl TenantController {
             return Vec::new();
         }
         let permits = Semaphore::new(MAX_IN_FLIGHT);
-        let Begun { is_ours, mut failures, .. } =
+        let NamespaceRevocation { is_ours, mut failures, .. } =
             self.begin_in(row, name, Some(namespace), &permits).await;
         if is_ours {
             failures.extend(self.delete_all_bindings(row, name).await);
@@ -245,7 +249,11 @@ impl TenantController {
 
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
     /// another one.
-    async fn begin_in_home(&self, row: &TenantRow, home: &str) -> (Begun, Option<String>) {
+    async fn begin_in_home(
+        &self,
+        row: &TenantRow,
+        home: &str,
+    ) -> (NamespaceRevocation, Option<String>) {
         let begun = self.begin_in(row, home, None, &Semaphore::new(MAX_IN_FLIGHT)).await;
         (begun, Box::pin(self.revoke_members(row)).await)
     }
@@ -258,7 +266,7 @@ impl TenantController {
         name: &str,
         namespace: Option<&NamespaceRow>,
         permits: &Semaphore,
-    ) -> Begun {
+    ) -> NamespaceRevocation {
         let mut failures = Vec::new();
         let permit = permits.acquire().await;
         let labelled = self.label(row, name, namespace).await;
@@ -273,20 +281,20 @@ impl TenantController {
         };
         if is_ours && row.status == TenantStatus::Suspending {
             let requests: FuturesUnordered<_> = self
-                .own_bindings(&row.name, name)
+                .broker_bindings(&row.name, name)
                 .into_iter()
                 .map(|binding| async move {
                     let _permit = permits.acquire().await;
-                    self.delete_own_binding(name, binding).await
+                    self.delete_broker_binding(name, binding).await
                 })
                 .collect();
             let results: Vec<Option<String>> = requests.collect().await;
             failures.extend(results.into_iter().flatten());
         }
-        Begun { name: name.to_owned(), is_ours, failures }
+        NamespaceRevocation { name: name.to_owned(), is_ours, failures }
     }
 
-    async fn delete_own_binding(&self, namespace: &str, name: String) -> Option<String> {
+    async fn delete_broker_binding(&self, namespace: &str, name: String) -> Option<String> {
         let error = self.cluster.delete_role_binding(namespace, &name, None).await.err()?;
         failure(namespace, &format!("RoleBinding {name}"), &error)
     }
@@ -313,7 +321,7 @@ impl TenantController {
 
     /// Names of the RoleBindings that the broker makes in a namespace of a tenant or in its home. A
     /// role that the settings no longer have is left to lists.
-    pub(super) fn own_bindings(&self, tenant: &TenantName, namespace: &str) -> Vec<String> {
+    pub(super) fn broker_bindings(&self, tenant: &TenantName, namespace: &str) -> Vec<String> {
         if namespace == home_name(tenant) {
             return vec![role_binding_name(tenant, TENANT_OWNER_ROLE)];
         }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Dependencies, TenantController};
 use crate::{
     base::telemetry::Metrics,
-    identity::PersonRules,
+    identity::RbacUserRules,
     tenant::{
         ApiGroup, MoveState, NamespaceMove, Observed, TenantCache, TenantRow, TenantSettings,
     },
@@ -26,7 +26,7 @@ impl TenantController {
             cluster: storage.no_cluster().await,
             cache: TenantCache::default(),
             workspaces: storage.workspaces().await,
-            person_rules: PersonRules::default(),
+            rbac_user_rules: RbacUserRules::default(),
             settings: TenantSettings::default(),
             tiers: Tiers::new(BTreeMap::new()),
             metrics: Metrics::default(),

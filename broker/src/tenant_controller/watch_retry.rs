@@ -14,7 +14,7 @@ const MAX_RETRY: Duration = Duration::from_mins(1);
 /// not watch would otherwise list all objects every second.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
 
-/// Why a watch ended.
+/// Reason for the end of a watch.
 #[derive(Debug)]
 pub(super) enum WatchEnd {
     /// The definition does not exist, or the broker may not read its objects.

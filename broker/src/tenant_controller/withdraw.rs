@@ -35,8 +35,8 @@ impl<'a> Withdrawal<'a> {
     }
 }
 
-/// What a desired state takes away from the live objects. In namespaces in which nobody may have
-/// rights only bindings go, and limits stay.
+/// Withdrawals from the live objects that a desired state needs. In namespaces in which nobody
+/// may have rights only bindings are deleted, and limits stay.
 pub(super) fn withdrawals<'a>(
     tenant: &TenantName,
     snapshot: &'a Snapshot,

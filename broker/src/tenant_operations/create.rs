@@ -10,7 +10,9 @@ use tenant_shared::{CreateNamespaceRequest, WorkspaceStatus};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::{TenantOperations, authorize::authorize_on, error::TenantError, fresh::FreshTenant};
+use super::{
+    TenantOperations, authorize::authorize_on, current_tenant::CurrentTenant, error::TenantError,
+};
 use crate::{
     access::{CreateNamespace, Permit},
     audit::{self, Action},
@@ -40,7 +42,7 @@ struct NotComplete;
 /// A namespace whose row is the caller's claim.
 #[derive(Debug)]
 struct ClaimedNamespace<'a> {
-    fresh: &'a FreshTenant,
+    current: &'a CurrentTenant,
     name: &'a str,
     user: Uuid,
     /// Whether an earlier request of the same user claimed it, and did not finish.
@@ -66,12 +68,12 @@ impl TenantOperations {
     ) -> Result<Namespace, TenantError> {
         // The creation goes on if the client disconnects: the controller knows neither labels nor
         // annotations of the request, and whether the tenant is still active is checked at the end.
-        let turn = self.creations.turn(caller.user_id()).await?;
+        let creation_permit = self.creations.acquire(caller.user_id()).await?;
         let creation = {
             let (operations, caller) = (self.clone(), caller.clone());
             let (tenant, request) = (tenant.clone(), request.clone());
             async move {
-                let _turn = turn;
+                let _creation_permit = creation_permit;
                 let created = operations.create(&caller, &tenant, &request).await;
                 if let Err(error) = &created
                     && error.is_refusal()
@@ -111,31 +113,31 @@ impl TenantOperations {
         tenant: &TenantName,
         request: &CreateNamespaceRequest,
     ) -> Result<Namespace, TenantError> {
-        let fresh = self.fresh(caller, tenant).await?;
-        let permit = authorize_on::<CreateNamespace, _>(caller, fresh)?;
-        let (caller, fresh) = (permit.caller(), permit.resource());
-        fresh.require_active()?;
-        self.check_name(&fresh.tenant, &request.name).await?;
-        check_metadata(&fresh.tenant, request)?;
-        let membership = self.membership(caller, fresh).await?;
+        let current = self.current_tenant(caller, tenant).await?;
+        let permit = authorize_on::<CreateNamespace, _>(caller, current)?;
+        let (caller, current) = (permit.caller(), permit.resource());
+        current.require_active()?;
+        self.check_name(&current.tenant, &request.name).await?;
+        check_metadata(&current.tenant, request)?;
+        let membership = self.membership(caller, current).await?;
         let claimed = self.claim(&permit, &request.name, membership).await?;
         let CreateNamespaceRequest { name, labels, annotations } = request;
         let request = NamespaceRequest { name, labels, annotations };
-        let tenant = (&fresh.tenant, fresh.generation);
+        let tenant = (&current.tenant, current.generation);
         // The review needs a token, which is issued while the namespace is created.
         let (created, review) = tokio::join!(
-            Box::pin(self.controller.create_namespace(&fresh.row, tenant, request)),
-            Box::pin(self.prepare_review(caller, fresh, membership)),
+            Box::pin(self.controller.create_namespace(&current.row, tenant, request)),
+            Box::pin(self.prepare_review(caller, current, membership)),
         );
         match created {
             Ok(created) => {
-                let of = (&fresh.row.name, name.as_str());
-                self.until_in_force(review, of, &created.bindings).await;
+                let of = (&current.row.name, name.as_str());
+                self.wait_until_rbac_allows(review, of, &created.bindings).await;
                 Ok(created.namespace)
             }
             Err(error) => {
                 let namespace = Box::pin(self.after_failure(&claimed, error)).await?;
-                Box::pin(self.until_in_force_again(review, fresh, name)).await;
+                Box::pin(self.wait_until_rbac_allows_again(review, current, name)).await;
                 Ok(namespace)
             }
         }
@@ -143,14 +145,18 @@ impl TenantOperations {
 
     /// The membership of the caller, who becomes a member if they are none. Whether the user may sign
     /// in was checked when their rights were read.
-    async fn membership(&self, caller: &Caller, fresh: &FreshTenant) -> Result<Uuid, TenantError> {
+    async fn membership(
+        &self,
+        caller: &Caller,
+        current: &CurrentTenant,
+    ) -> Result<Uuid, TenantError> {
         let memberships = self.workspaces.memberships_of(caller.user_id()).await?;
         let ready = memberships.into_iter().find(|membership| {
-            membership.tenant == fresh.row.id && membership.status == WorkspaceStatus::Provisioned
+            membership.tenant == current.row.id && membership.status == WorkspaceStatus::Provisioned
         });
         match ready {
             Some(membership) => Ok(membership.workspace),
-            None => Ok(Box::pin(self.admit(caller, fresh)).await?.workspace.id),
+            None => Ok(Box::pin(self.admit(caller, current)).await?.workspace.id),
         }
     }
 
@@ -171,19 +177,19 @@ impl TenantOperations {
     /// Claims the namespace, with the audit row of the request.
     async fn claim<'a>(
         &self,
-        permit: &'a Permit<CreateNamespace, FreshTenant>,
+        permit: &'a Permit<CreateNamespace, CurrentTenant>,
         name: &'a str,
         membership: Uuid,
     ) -> Result<ClaimedNamespace<'a>, TenantError> {
-        let (caller, fresh) = (permit.caller(), permit.resource());
-        let (tenant, user) = (&fresh.row.name, caller.user_id());
+        let (caller, current) = (permit.caller(), permit.resource());
+        let (tenant, user) = (&current.row.name, caller.user_id());
         let event = audit::Event {
             workspace_id: Some(membership),
             reason: Some(reason_of(tenant, name)),
             ..caller.event(Action::CreateNamespace)
         };
-        let quota = fresh.tenant.namespace_options.quota;
-        let claim = self.tenants.claim_for_user(fresh.row.id, name, user, quota, event).await?;
+        let quota = current.tenant.namespace_options.quota;
+        let claim = self.tenants.claim_for_user(current.row.id, name, user, quota, event).await?;
         let is_retry = match claim {
             None => return Err(TenantError::NotActive { tenant: tenant.clone() }),
             Some(Claim::Created) => {
@@ -202,7 +208,7 @@ impl TenantOperations {
                 return Err(TenantError::QuotaExceeded { tenant: tenant.clone(), used, quota });
             }
         };
-        Ok(ClaimedNamespace { fresh, name, user, is_retry })
+        Ok(ClaimedNamespace { current, name, user, is_retry })
     }
 
     /// Decides what a failed creation means. The claim is released if the namespace was not created.
@@ -212,8 +218,8 @@ impl TenantOperations {
         claimed: &ClaimedNamespace<'_>,
         error: CreateNamespaceError,
     ) -> Result<Namespace, TenantError> {
-        let ClaimedNamespace { fresh, name, user, is_retry } = *claimed;
-        let (row, namespace) = (&fresh.row, name.to_owned());
+        let ClaimedNamespace { current, name, user, is_retry } = *claimed;
+        let (row, namespace) = (&current.row, name.to_owned());
         match error {
             CreateNamespaceError::Exists(_) => match self.live_namespace(name).await? {
                 // Without the row it would not count, and another request may be about to fill it.
@@ -222,7 +228,7 @@ impl TenantOperations {
                     if row.name.is_tenant_of(&live.metadata) && !has_label_of_a_move(&live) =>
                 {
                     if is_retry {
-                        self.until_complete(row.id, name).await?;
+                        self.wait_until_complete(row.id, name).await?;
                         Ok(live)
                     } else {
                         Err(TenantError::NamespaceExists(namespace))
@@ -249,7 +255,7 @@ impl TenantOperations {
 
     /// Waits until a namespace that an earlier request of the same user created has all of its
     /// objects. That request or the controller creates them.
-    async fn until_complete(&self, tenant: Uuid, name: &str) -> Result<(), TenantError> {
+    async fn wait_until_complete(&self, tenant: Uuid, name: &str) -> Result<(), TenantError> {
         let complete = async {
             loop {
                 let row = self.tenants.namespace_row(name).await?;

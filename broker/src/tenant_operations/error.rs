@@ -75,7 +75,7 @@ pub enum TenantError {
     Unfinished {
         /// Name of the namespace.
         namespace: String,
-        /// What failed.
+        /// Cause.
         #[source]
         cause: Cause,
     },
@@ -151,7 +151,7 @@ impl TenantError {
         }
     }
 
-    /// What the cluster said, if it is the cause.
+    /// Error of the cluster, if it is the cause.
     pub fn cluster_error(&self) -> Option<&ClusterError> {
         let mut next: Option<&(dyn Error + 'static)> = Some(self);
         while let Some(error) = next {

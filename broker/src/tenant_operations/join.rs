@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
+use super::{TenantOperations, current_tenant::CurrentTenant, error::TenantError};
 use crate::{
     access::{self, JoinTenant},
     base::error_chain,
@@ -28,10 +28,10 @@ impl TenantOperations {
         caller: &Caller,
         name: &TenantName,
     ) -> Result<Initialized, TenantError> {
-        let fresh = self.fresh(caller, name).await?;
-        let joined = Box::pin(self.admit(caller, &fresh)).await?;
+        let current = self.current_tenant(caller, name).await?;
+        let joined = Box::pin(self.admit(caller, &current)).await?;
         if joined.created {
-            self.until_bound(&fresh, caller.user_id()).await;
+            self.wait_until_bound(&current, caller.user_id()).await;
         }
         Ok(joined)
     }
@@ -46,12 +46,12 @@ impl TenantOperations {
             return Ok(false);
         }
         self.require_synced()?;
-        let viewer = self.viewer(caller).await?;
+        let reader = self.tenant_reader(caller).await?;
         let mut names: Vec<TenantName> = Vec::new();
-        for cached in self.cache.naming(&viewer.person) {
+        for cached in self.cache.naming(&reader.person) {
             let name = &cached.tenant.name;
-            let is_named = viewer.rights_in(&cached.tenant, &self.settings).is_member();
-            if is_named && !viewer.memberships.contains_key(name) {
+            let is_named = reader.rights_in(&cached.tenant, &self.settings).is_member();
+            if is_named && !reader.memberships.contains_key(name) {
                 names.push(name.clone());
             }
         }
@@ -88,28 +88,28 @@ impl TenantOperations {
     /// Makes the caller a member, without waiting for rights.
     ///
     /// # Errors
-    /// As [`Self::join`].
+    /// See [`Self::join`].
     pub(super) async fn admit(
         &self,
         caller: &Caller,
-        fresh: &FreshTenant,
+        current: &CurrentTenant,
     ) -> Result<Initialized, TenantError> {
-        fresh.require_active()?;
+        current.require_active()?;
         let request = MembershipRequest {
-            tenant: fresh.row.clone(),
+            tenant: current.row.clone(),
             user: caller.user_id(),
-            tier: self.tier_of(&fresh.tenant),
+            tier: self.tier_of(&current.tenant),
         };
         let permit = access::authorize::<JoinTenant, _>(caller, request)?;
         let joined = match Box::pin(self.workspaces.join(&permit)).await {
             Ok(joined) => joined,
             Err(WorkspaceError::TenantNotActive(_)) => {
-                return Err(TenantError::NotActive { tenant: fresh.row.name.clone() });
+                return Err(TenantError::NotActive { tenant: current.row.name.clone() });
             }
             Err(error) => return Err(error.into()),
         };
         if joined.created {
-            self.controller.reconcile_soon(&fresh.row.name);
+            self.controller.reconcile_soon(&current.row.name);
         }
         Ok(joined)
     }

@@ -7,7 +7,9 @@ use std::{
 
 use tenant_shared::{TenantInfo, TenantNamespace, TenantNamespaceList, TenantRole};
 
-use super::{TenantOperations, authorize::authorize_on, error::TenantError, viewer::TenantView};
+use super::{
+    TenantOperations, authorize::authorize_on, error::TenantError, tenant_reader::TenantView,
+};
 use crate::{
     access::{Permit, ReadTenant},
     base::clock::timestamp,
@@ -22,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct CallerTenants {
     pub names: Vec<TenantName>,
-    /// Those of them that let the caller list cluster-scoped resources.
+    /// Grants of lists of cluster-scoped resources.
     pub list_grants: Vec<ListGrant>,
     /// The ClusterRoles that each of them gives the caller in its namespaces.
     pub roles: BTreeMap<TenantName, Arc<BTreeSet<ClusterRoleName>>>,
@@ -38,20 +40,20 @@ impl TenantOperations {
     /// The Tenants were not read yet, or the database failed.
     pub async fn list(&self, caller: &Caller) -> Result<Vec<TenantInfo>, TenantError> {
         self.require_synced()?;
-        let viewer = self.viewer(caller).await?;
-        let named = if viewer.is_administrator {
+        let reader = self.tenant_reader(caller).await?;
+        let named = if reader.is_administrator {
             self.cache.all()
         } else {
-            self.cache.naming(&viewer.person)
+            self.cache.naming(&reader.person)
         };
         let mut views: BTreeMap<TenantName, TenantView> = BTreeMap::new();
         for cached in named {
             let name = cached.tenant.name.clone();
-            views.insert(name.clone(), viewer.view(&name, Some(cached), &self.settings));
+            views.insert(name.clone(), reader.view(&name, Some(cached), &self.settings));
         }
         // Tenants that name the caller no more, and those without a valid object.
-        for name in viewer.memberships.keys() {
-            let view = || viewer.view(name, self.cache.tenant(name), &self.settings);
+        for name in reader.memberships.keys() {
+            let view = || reader.view(name, self.cache.tenant(name), &self.settings);
             views.entry(name.clone()).or_insert_with(view);
         }
         let mut infos = Vec::new();
@@ -77,7 +79,7 @@ impl TenantOperations {
     /// The namespaces of a tenant that exist or are claimed, by name.
     ///
     /// # Errors
-    /// As [`Self::show`].
+    /// See [`Self::show`].
     pub async fn namespaces(
         &self,
         permit: &Permit<ReadTenant, TenantView>,
@@ -96,7 +98,7 @@ impl TenantOperations {
     /// The tenants in which the caller has rights now.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    /// See [`Self::list`].
     pub async fn tenants_of(&self, caller: &Caller) -> Result<CallerTenants, TenantError> {
         let revision = self.revision();
         let mut tenants = CallerTenants { revision, ..CallerTenants::default() };
@@ -113,7 +115,7 @@ impl TenantOperations {
     /// The names of the tenants that the caller owns, in order.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    /// See [`Self::list`].
     pub async fn owned_by(&self, caller: &Caller) -> Result<Vec<TenantName>, TenantError> {
         let tenants = self.tenants_with_rights(caller).await?;
         let owned = tenants.into_iter().filter(|(_, rights)| rights.is_owner);

@@ -4,8 +4,8 @@ use tenant_shared::{TenantMember, TenantMemberList};
 use uuid::Uuid;
 
 use super::{
-    TenantOperations, authorize::authorize_on, error::TenantError, fresh::FreshTenant, list::roles,
-    viewer::TenantView,
+    TenantOperations, authorize::authorize_on, current_tenant::CurrentTenant, error::TenantError,
+    list::roles, tenant_reader::TenantView,
 };
 use crate::{
     access::{Grants, ListTenantMembers, Permit, ReadTenant, Resource},
@@ -20,7 +20,7 @@ use crate::{
 pub struct TenantMembers {
     tenant: Permit<ReadTenant, TenantView>,
     /// `None` for administrators.
-    fresh: Option<FreshTenant>,
+    current: Option<CurrentTenant>,
 }
 
 impl Resource for TenantMembers {
@@ -35,7 +35,7 @@ impl Resource for TenantMembers {
     }
 
     fn grants(&self) -> Grants {
-        let is_owner = self.fresh.as_ref().is_some_and(|fresh| fresh.rights.is_owner);
+        let is_owner = self.current.as_ref().is_some_and(|current| current.rights.is_owner);
         let tenant = self.tenant.resource();
         Grants::of_person(tenant.user, is_owner, tenant.is_member())
     }
@@ -54,12 +54,12 @@ impl TenantOperations {
         name: &TenantName,
     ) -> Result<Permit<ListTenantMembers, TenantMembers>, TenantError> {
         let tenant = self.authorize_read(caller, name).await?;
-        let fresh = if tenant.resource().is_administrator {
+        let current = if tenant.resource().is_administrator {
             None
         } else {
-            Some(self.fresh(caller, name).await?)
+            Some(self.current_tenant(caller, name).await?)
         };
-        authorize_on(caller, TenantMembers { tenant, fresh })
+        authorize_on(caller, TenantMembers { tenant, current })
     }
 
     /// The members of a tenant with their rights, by e-mail address.
@@ -74,7 +74,7 @@ impl TenantOperations {
         let row = self.tenants.by_name(name).await?.ok_or(TenantError::NotFound)?;
         let members = self.workspaces.members_of(row.id).await?;
         let ids: Vec<Uuid> = members.iter().map(|member| member.user).collect();
-        let persons = identity::persons(&self.db, &self.person_rules, &ids).await?;
+        let persons = identity::rbac_users(&self.db, &self.rbac_user_rules, &ids).await?;
         let mut emails = users::emails(&self.db, &ids).await?;
         let items = members.into_iter().map(|member| {
             // A user who may not sign in is nobody to Kubernetes.

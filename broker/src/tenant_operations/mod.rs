@@ -2,39 +2,39 @@
 //! administrators suspension, resumption, and writes of Tenants.
 //!
 //! The copy of the Tenants in [`TenantCache`] answers reads and chooses tenants. Rights are decided
-//! on a Tenant that the API server returned just now (`fresh`). Decisions are recorded before the
-//! cluster is changed, and the row of a tenant is not locked while a request to the cluster is under
-//! way. [`TenantController`] finishes what a request leaves open.
+//! on a Tenant that the API server returned just now (`current_tenant`). Decisions are recorded
+//! before the cluster is changed, and the row of a tenant is not locked while a request to the
+//! cluster is under way. [`TenantController`] finishes what a request leaves open.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `viewer` | callers, and tenants as they see them |
-//! | `fresh` | the Tenant that decides on a right |
+//! | `tenant_reader` | callers, and tenants as they see them |
+//! | `current_tenant` | the Tenant that decides on a right |
 //! | `list`, `members` | reads |
-//! | `join`, `bound` | membership |
-//! | `choose`, `create`, `creation_turns` | creation of namespaces |
-//! | `in_force`, `distinctive_access` | the wait until the rights in a new namespace are in force |
+//! | `join`, `wait_for_binding` | membership |
+//! | `choose`, `create`, `creation_limiter` | creation of namespaces |
+//! | `wait_for_rbac`, `probe_access` | the wait until the rights in a new namespace are in force |
 //! | `authorize` | authorization |
 //! | `suspend` | suspension and resumption |
 //! | `write` | creation, change and deletion of Tenants |
 
 pub mod api;
 mod authorize;
-mod bound;
 mod choose;
 mod create;
-mod creation_turns;
-mod distinctive_access;
+mod creation_limiter;
+mod current_tenant;
 mod error;
-mod fresh;
-mod in_force;
 mod join;
 mod list;
 mod members;
 mod move_namespace;
 mod move_plan;
+mod probe_access;
 mod suspend;
-mod viewer;
+mod tenant_reader;
+mod wait_for_binding;
+mod wait_for_rbac;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
@@ -44,27 +44,27 @@ use uuid::Uuid;
 pub use error::TenantError;
 pub use list::CallerTenants;
 pub use members::TenantMembers;
-pub use viewer::TenantView;
+pub use tenant_reader::TenantView;
 pub use write::{DeleteOptions, TenantWriteError, WriteOptions};
 
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
     credential::TokenCache,
-    identity::{self, PersonRules},
+    identity::{self, RbacUserRules},
     tenant::{CachedTenant, TenantCache, TenantName, TenantSettings, Tenants},
     tenant_controller::TenantController,
     tier::Tiers,
     workspace::Workspaces,
 };
-use creation_turns::CreationTurns;
+use creation_limiter::CreationLimiter;
 
 /// The dependencies of [`TenantOperations`].
 #[derive(Debug)]
 pub struct Dependencies {
     /// The database, for tenants, persons and audit rows.
     pub db: Db,
-    /// The share of the database for suspensions, which other requests cannot exhaust.
+    /// The database pool for suspensions, which other requests cannot exhaust.
     pub authority: Db,
     /// Source of times.
     pub clock: Clock,
@@ -81,7 +81,7 @@ pub struct Dependencies {
     /// The tokens of memberships, for reviews of their rights.
     pub tokens: TokenCache,
     /// How people are named in Tenants.
-    pub person_rules: PersonRules,
+    pub rbac_user_rules: RbacUserRules,
     /// Settings of tenants.
     pub settings: TenantSettings,
     /// Tier of the members of a tenant that names none.
@@ -102,13 +102,13 @@ pub struct TenantOperations {
     cache: TenantCache,
     workspaces: Workspaces,
     tokens: TokenCache,
-    person_rules: Arc<PersonRules>,
+    rbac_user_rules: Arc<RbacUserRules>,
     settings: Arc<TenantSettings>,
     default_tier: Arc<str>,
     tiers: Tiers,
     tenants: Tenants,
-    creations: CreationTurns,
-    /// The rows on the share of the database for suspensions.
+    creations: CreationLimiter,
+    /// The rows on the database pool for suspensions.
     suspensions: Tenants,
 }
 
@@ -119,7 +119,7 @@ impl TenantOperations {
             dependencies;
         Self {
             tenants: Tenants::new(db.clone(), clock.clone()),
-            creations: CreationTurns::default(),
+            creations: CreationLimiter::default(),
             suspensions: Tenants::new(authority.clone(), clock.clone()),
             db,
             authority,
@@ -130,14 +130,14 @@ impl TenantOperations {
             cache,
             workspaces: dependencies.workspaces,
             tokens: dependencies.tokens,
-            person_rules: Arc::new(dependencies.person_rules),
+            rbac_user_rules: Arc::new(dependencies.rbac_user_rules),
             settings: Arc::new(dependencies.settings),
             default_tier: dependencies.default_tier.into(),
             tiers: dependencies.tiers,
         }
     }
 
-    /// The same service on the share of the database for suspensions, for the gateway's looks after
+    /// The same service on the database pool for suspensions, for the gateway's looks after
     /// rights that ended. Requests cannot delay these by using up the connections.
     #[must_use]
     pub fn on_authority(&self) -> Self {
@@ -169,8 +169,8 @@ impl TenantOperations {
     ///
     /// # Errors
     /// The database failed.
-    pub async fn persons_changed_since(&self, since: i64) -> sqlx::Result<BTreeMap<Uuid, i64>> {
-        Ok(identity::persons_changed_since(&self.db, since).await?.into_iter().collect())
+    pub async fn rbac_users_changed_since(&self, since: i64) -> sqlx::Result<BTreeMap<Uuid, i64>> {
+        Ok(identity::rbac_users_changed_since(&self.db, since).await?.into_iter().collect())
     }
 
     /// The tenant that a namespace of the cluster belongs to, by its label. Also that of a home.
@@ -183,8 +183,8 @@ impl TenantOperations {
         self.cache.is_namespace_of(namespace, tenant)
     }
 
-    /// Since when this process does not know changes of Tenants and their namespaces; `None` if it
-    /// does.
+    /// Time since which this process does not know changes of Tenants and their namespaces; `None`
+    /// if it knows them.
     pub fn out_of_date_since(&self) -> Option<Instant> {
         self.cache.interrupted_since()
     }

@@ -39,8 +39,8 @@ impl TenantOperations {
     /// the cluster until an administrator of it sets the labels of the plan on the namespace.
     ///
     /// # Errors
-    /// As [`Self::plan_move`]; [`TenantError::MoveRefused`] if the plan has refusals, or no longer
-    /// is what the request says.
+    /// Like [`Self::plan_move`]; [`TenantError::MoveRefused`] if the plan has refusals, or no
+    /// longer is what the request says.
     #[tracing::instrument(level = "debug", skip_all, fields(tenant = %to))]
     pub async fn announce_move(
         &self,

@@ -10,10 +10,10 @@ use tenant_shared::{
     WORKSPACE_LABEL, is_stricter_pod_security,
 };
 
-use super::{TenantOperations, error::TenantError, fresh::LiveTenant};
+use super::{TenantOperations, current_tenant::LiveTenant, error::TenantError};
 use crate::{
     access::{MoveNamespaces, Permit},
-    cluster::{BindingsText, NamespaceLimits, POD_SECURITY, binds_outsiders},
+    cluster::{BindingsDescription, NamespaceLimits, POD_SECURITY, grants_to_other_namespaces},
     tenant::{
         MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedNames,
         QuotaScope, Tenant, TenantName, TenantRow, TenantStatus, check_namespace_name,
@@ -44,13 +44,13 @@ struct MoveInputs<'a> {
     row: Option<&'a NamespaceRow>,
     live: &'a Namespace,
     /// RoleBindings that are deleted, and those that stay.
-    bindings: (BindingsText, BindingsText),
+    bindings: (BindingsDescription, BindingsDescription),
     quotas: &'a [NamespaceLimits],
     ranges: &'a [NamespaceLimits],
 }
 
 impl TenantOperations {
-    /// What the move of a namespace into a tenant changes.
+    /// Plan of the move of a namespace into a tenant.
     ///
     /// # Errors
     /// There is no such tenant or namespace, the Tenant cannot be read, or the cluster or the
@@ -81,13 +81,14 @@ impl TenantOperations {
             None => None,
         };
         let was_tenants = row.is_some();
-        let goes = move |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
+        let is_to_be_deleted =
+            move |binding: &RoleBinding| was_tenants || grants_to_other_namespaces(binding);
         let (bindings, quotas, ranges) = tokio::try_join!(
-            self.cluster.describe_bindings(namespace, goes),
+            self.cluster.describe_bindings(namespace, is_to_be_deleted),
             self.cluster.quotas_in(namespace),
             self.cluster.limit_ranges_in(namespace),
         )?;
-        let facts = MoveInputs {
+        let inputs = MoveInputs {
             tenant: &tenant,
             to: &to,
             from: from.as_ref(),
@@ -97,7 +98,7 @@ impl TenantOperations {
             quotas: &quotas,
             ranges: &ranges,
         };
-        let mut refusals = facts.refusals(&self.settings.protected_names);
+        let mut refusals = inputs.refusals(&self.settings.protected_names);
         refusals.extend(self.account_rights_elsewhere(&to.name, namespace));
         if to.status != TenantStatus::Active || is_terminating {
             refusals.push(format!("tenant {} is suspended or is being deleted", to.name));
@@ -110,7 +111,7 @@ impl TenantOperations {
             );
         }
         let level = pod_security_of(&tenant, &self.tiers);
-        let mut changes = facts.changes();
+        let mut changes = inputs.changes();
         if check_namespace_name(&tenant, namespace, &self.settings).is_err() {
             changes.push(format!(
                 "name: {namespace} does not begin with {}-, and stays as it is",

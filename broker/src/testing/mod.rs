@@ -17,7 +17,7 @@ pub(crate) use self::api_server::{StubApiServer, StubResponse, status};
 use crate::{
     base::{
         clock::Clock,
-        db::{ConnectionShares, Db, Location},
+        db::{ConnectionPools, Db, Location},
         reload::Reloader,
         telemetry::Metrics,
     },
@@ -66,9 +66,9 @@ impl TestDatabase {
         Db::connect(&self.location).await.unwrap()
     }
 
-    /// Connects like `tenant-broker serve`, with divided connections.
-    pub(crate) async fn shares(&self) -> ConnectionShares {
-        ConnectionShares::connect(&self.location).await.unwrap()
+    /// Connects like `tenant-broker serve`, with pools of connections.
+    pub(crate) async fn pools(&self) -> ConnectionPools {
+        ConnectionPools::connect(&self.location).await.unwrap()
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Dependencies {
     /// The database with the users.
     pub db: Db,
     /// Records refused requests. Anybody who is signed in may have any number of requests refused,
-    /// so it is another share of the connections than that of suspensions.
+    /// so it is another pool than that of suspensions.
     pub refusals: Db,
     /// The clock for the audit trail.
     pub clock: Clock,

@@ -27,11 +27,11 @@ impl Workspaces {
         Ok(access::authorize(caller, self.existing(id).await?)?)
     }
 
-    /// As [`Workspaces::authorize`]. A refusal is recorded in the audit trail as an event of this
+    /// Like [`Workspaces::authorize`]. A refusal is recorded in the audit trail as an event of this
     /// action, except if there is no such workspace.
     ///
     /// # Errors
-    /// As [`Workspaces::authorize`].
+    /// See [`Workspaces::authorize`].
     pub async fn authorize_audited<A: access::ResourceAction>(
         &self,
         caller: &Caller,

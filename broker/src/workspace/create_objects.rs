@@ -31,7 +31,7 @@ impl Workspaces {
             };
             tracing::debug!(
                 workspace_id = %workspace.id, kind = outcome.kind, created = outcome.created,
-                "object exists"
+                "object of a workspace created or found"
             );
             match object {
                 Object::Namespace(_) => made.namespace = outcome.uid,

@@ -43,13 +43,13 @@ pub use progress::REVOCATION_STEPS;
 pub(crate) use progress::Steps;
 pub use provision::Initialized;
 pub use restored::orphaned_namespaces;
-pub(crate) use restored::{distrust_restored, suspend_restored, suspend_restored_of};
+pub(crate) use restored::{invalidate_restored, suspend_restored, suspend_restored_of};
 pub(crate) use resume::TOKEN_CACHE_MS;
 pub(crate) use rotate::ROTATION_STEPS;
 pub use store::{WorkspaceRow, WorkspaceStatusRow};
 
 use crate::{
-    base::{clock::Clock, db::Db, telemetry::Metrics, throttle::Allowance},
+    base::{clock::Clock, db::Db, telemetry::Metrics, throttle::WindowQuota},
     cluster::{Cluster, ClusterError, Clusters},
     tier::{DEFAULT_TIER, GatewayLimits, Tiers},
 };
@@ -66,7 +66,7 @@ pub struct Dependencies {
     /// The configured tiers.
     pub tiers: Tiers,
     /// Rate limit of `init`, by user.
-    pub init_limit: Allowance,
+    pub init_limit: WindowQuota,
     /// Counts audited actions.
     pub metrics: Metrics,
     /// Notifies the gateway of this process.
@@ -83,7 +83,7 @@ pub struct Workspaces {
     clock: Clock,
     clusters: Clusters,
     tiers: Tiers,
-    init_limit: Allowance,
+    init_limit: WindowQuota,
     metrics: Metrics,
     /// Identifier of this process among its replicas.
     replica: Uuid,
@@ -100,8 +100,8 @@ impl Workspaces {
         Self { db, refusals, clock, clusters, tiers, init_limit, metrics, replica, notifier }
     }
 
-    /// The same service on another share of the database connections. Refused requests are still
-    /// recorded with the first share.
+    /// The same service on another pool of database connections. Refused requests are still
+    /// recorded with the first pool.
     #[must_use]
     pub fn with_db(&self, db: &Db) -> Self {
         Self { db: db.clone(), ..self.clone() }

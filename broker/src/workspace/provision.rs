@@ -82,7 +82,7 @@ impl Workspaces {
         }
         let subject = user.to_string();
         let taken =
-            throttle::take(&mut tx, &self.clock, RateLimit::Init, &subject, self.init_limit)
+            throttle::consume(&mut tx, &self.clock, RateLimit::Init, &subject, self.init_limit)
                 .await?;
         if let Err(too_many) = taken {
             tx.commit().await?;

@@ -115,7 +115,7 @@ impl Workspaces {
         let drifts = drift::between(&self.db, owner, first.cursor(), last.cursor()).await?;
         let drift_of = |id| drifts.iter().filter(move |drift| drift.workspace_id == id);
         let describe = |listed: &&ListedWorkspace| Workspace {
-            drift: drift_of(listed.workspace.id).map(drift::Row::to_api).collect(),
+            drift: drift_of(listed.workspace.id).map(drift::DriftRow::to_api).collect(),
             ..listed.to_api()
         };
         Ok(listed.iter().map(describe).collect())

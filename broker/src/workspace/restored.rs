@@ -51,7 +51,7 @@ pub(crate) struct RestoredWorkspaces {
 ///
 /// # Errors
 /// The database failed.
-pub(crate) async fn distrust_restored(
+pub(crate) async fn invalidate_restored(
     tx: &mut Tx,
     clock: &Clock,
 ) -> sqlx::Result<RestoredWorkspaces> {
@@ -67,8 +67,8 @@ pub(crate) async fn distrust_restored(
     Ok(RestoredWorkspaces { replaced, suspended })
 }
 
-/// Has the sweep suspend a workspace that was suspended after the backup; `false` if it is not in
-/// the backup, or is suspended there. The reason goes into the audit trail.
+/// Schedules the suspension of a workspace that was suspended after the backup; `false` if it is
+/// not in the backup, or is suspended there. The reason goes into the audit trail.
 ///
 /// # Errors
 /// The database failed.
@@ -90,7 +90,7 @@ pub(crate) async fn suspend_restored(
     Ok(true)
 }
 
-/// As [`suspend_restored`], for all workspaces of a user. Returns their number.
+/// Like [`suspend_restored`], for all workspaces of a user. Returns their number.
 ///
 /// # Errors
 /// The database failed.
@@ -193,7 +193,7 @@ impl Workspaces {
     /// restore, so that its tokens end before the next account is recorded.
     ///
     /// # Errors
-    /// As [`Self::identify_account`].
+    /// See [`Self::identify_account`].
     pub(super) async fn delete_retired_account(
         &self,
         workspace: &WorkspaceRow,
@@ -217,7 +217,7 @@ impl Workspaces {
         }
     }
 
-    /// Has the sweep suspend a workspace whose namespace was suspended after the backup.
+    /// Schedules the suspension of a workspace whose namespace was suspended after the backup.
     async fn keep_suspended(&self, workspace: &WorkspaceRow) -> Result<(), WorkspaceError> {
         let why =
             "the namespace has the suspended label: it was suspended after the restored backup";
@@ -250,9 +250,9 @@ mod tests {
         store::by_id(&storage.db, id).await.unwrap().unwrap()
     }
 
-    async fn distrust(storage: &Storage) -> RestoredWorkspaces {
+    async fn invalidate(storage: &Storage) -> RestoredWorkspaces {
         let mut tx = storage.db.begin().await.unwrap();
-        let changed = distrust_restored(&mut tx, &storage.clock).await.unwrap();
+        let changed = invalidate_restored(&mut tx, &storage.clock).await.unwrap();
         tx.commit().await.unwrap();
         changed
     }
@@ -264,7 +264,7 @@ mod tests {
         for status in Status::ALL {
             made.push((status, storage.workspace(user, status).await));
         }
-        let changed = distrust(&storage).await;
+        let changed = invalidate(&storage).await;
         assert_eq!(changed, RestoredWorkspaces { replaced: 1, suspended: 3 });
         for (before, id) in made {
             let now = row(&storage, id).await;
@@ -290,7 +290,7 @@ mod tests {
         let of_earlier_version = storage.workspace(user, Status::Suspended).await;
         let before = row(&storage, known).await;
         store::set_namespace_uid(&storage.db, &before, "ns-1").await.unwrap();
-        distrust(&storage).await;
+        invalidate(&storage).await;
         let now = row(&storage, known).await;
         assert_eq!(now.k8s_namespace_uid.as_deref(), Some("ns-1"));
         assert_eq!(now.k8s_sa_uid, None);
@@ -303,7 +303,7 @@ mod tests {
         let storage = Storage::new(on).await;
         let user = storage.user().await;
         let id = storage.workspace(user, Status::Provisioned).await;
-        distrust(&storage).await;
+        invalidate(&storage).await;
         for uid in ["sa-2", "sa-3"] {
             restored::identify_account(&storage.db, id, uid).await.unwrap();
             let now = row(&storage, id).await;
@@ -316,7 +316,7 @@ mod tests {
         let storage = Storage::new(on).await;
         let user = storage.user().await;
         let id = storage.workspace(user, Status::Provisioned).await;
-        distrust(&storage).await;
+        invalidate(&storage).await;
         let mut tx = storage.db.begin().await.unwrap();
         for (id, changes) in [(id, true), (id, false), (storage.clock.random_id(), false)] {
             let suspended = suspend_restored(&mut tx, &storage.clock, id, "why").await.unwrap();

@@ -147,8 +147,8 @@ impl Workspaces {
         self.suspend_again_if_open(workspace, result).await
     }
 
-    /// Has the sweep retry the steps of a suspended workspace in which rights were found that could
-    /// not be revoked. Returns the result.
+    /// Schedules a retry by the sweep for the steps of a suspended workspace in which rights were
+    /// found that could not be revoked. Returns the result.
     async fn suspend_again_if_open(
         &self,
         workspace: &WorkspaceRow,

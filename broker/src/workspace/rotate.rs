@@ -59,7 +59,7 @@ impl Workspaces {
         }
     }
 
-    /// As [`Workspaces::continue_rotation`], for a row that was read before.
+    /// Like [`Workspaces::continue_rotation`], for a row that was read before.
     pub(super) async fn rotate(
         &self,
         workspace: &WorkspaceRow,
@@ -89,7 +89,7 @@ impl Workspaces {
     /// again.
     ///
     /// # Errors
-    /// As [`Workspaces::continue_rotation`] and [`Workspaces::authorize`].
+    /// Like [`Workspaces::continue_rotation`] and [`Workspaces::authorize`].
     pub(crate) async fn complete_rotation(
         &self,
         permit: Permit<UseWorkspace, WorkspaceRow>,

@@ -72,8 +72,8 @@ impl Workspaces {
         Ok(tx.commit().await?)
     }
 
-    /// As [`Self::advance_and_record`], in the caller's transaction. The suspension of a membership
-    /// whose user left lasts if the user joins again.
+    /// Like [`Self::advance_and_record`], in the caller's transaction. The suspension of a
+    /// membership whose user left lasts if the user joins again.
     pub(super) async fn advance_and_record_in(
         &self,
         tx: &mut Tx,
@@ -86,7 +86,7 @@ impl Workspaces {
         let changed = store::advance_since(tx, &self.clock, workspace.id, event, since).await?
             || (event == Event::Suspend
                 && workspace.kind() == WorkspaceKind::Membership
-                && membership::hold(tx, workspace.id).await?);
+                && membership::mark_suspended_on_rejoin(tx, workspace.id).await?);
         if changed {
             audit::record(tx, &self.clock, entry).await?;
         }

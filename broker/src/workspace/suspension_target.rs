@@ -13,7 +13,7 @@ pub(super) enum SuspensionTarget {
     Unknown,
     /// A namespace of the same name that the broker did not create.
     Foreign,
-    /// There is no namespace: it was never created, or it is gone.
+    /// No namespace: it was never created, or it is gone.
     Nothing,
 }
 

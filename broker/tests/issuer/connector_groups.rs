@@ -4,14 +4,14 @@
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tenant_broker::identity::{
-    Person, PersonRules, UserNameSource, persons, persons_changed_since,
+    RbacUser, RbacUserRules, UserNameSource, rbac_users, rbac_users_changed_since,
 };
 use tenant_shared::{Role, UserGroups};
 use uuid::Uuid;
 
 use crate::{
     sessions::{ADMIN, as_user, call},
-    upstream::{Company, claims, reasons},
+    upstream::{ProviderWorld, claims, reasons},
     world::{JsonResponse, On, Tokens, World, on_both_engines},
 };
 
@@ -25,16 +25,16 @@ on_both_engines!(
     a_registered_address_is_no_user_name,
 );
 
-async fn keeping(on: On) -> Company {
-    Company::with(on, |connector| connector.keep_groups = true).await
+async fn keeping(on: On) -> ProviderWorld {
+    ProviderWorld::with(on, |connector| connector.keep_groups = true).await
 }
 
-fn by_email() -> PersonRules {
-    PersonRules::new(UserNameSource::Email, "", "everybody").unwrap()
+fn by_email() -> RbacUserRules {
+    RbacUserRules::new(UserNameSource::Email, "", "everybody").unwrap()
 }
 
-async fn person(world: &World, user: Uuid) -> Person {
-    persons(&world.db, &by_email(), &[user]).await.unwrap().remove(&user).unwrap()
+async fn person(world: &World, user: Uuid) -> RbacUser {
+    rbac_users(&world.db, &by_email(), &[user]).await.unwrap().remove(&user).unwrap()
 }
 
 async fn groups(world: &World, user: Uuid) -> Vec<String> {
@@ -46,21 +46,21 @@ async fn user_of(world: &World, tokens: &Tokens) -> Uuid {
 }
 
 async fn a_sign_in_keeps_the_groups_that_the_provider_names(on: On) {
-    let company = keeping(on).await;
-    let world = &company.world;
-    company.person("ada", &["ops", "dev", "system:masters"]).await;
-    let ada = user_of(world, &company.sign_in("ada").await).await;
+    let fixture = keeping(on).await;
+    let world = &fixture.world;
+    fixture.person("ada", &["ops", "dev", "system:masters"]).await;
+    let ada = user_of(world, &fixture.sign_in("ada").await).await;
     assert_eq!(groups(world, ada).await, ["dev", "everybody", "ops"]);
     assert_eq!(person(world, ada).await.user_name.as_deref(), Some("ada@corp.example"));
-    let source = UserNameSource::Username { issuer: company.provider.issuer().to_owned() };
-    let rules = PersonRules::new(source, "sso:", "everybody").unwrap();
-    let named = persons(&world.db, &rules, &[ada]).await.unwrap().remove(&ada).unwrap();
+    let source = UserNameSource::Username { issuer: fixture.provider.issuer().to_owned() };
+    let rules = RbacUserRules::new(source, "sso:", "everybody").unwrap();
+    let named = rbac_users(&world.db, &rules, &[ada]).await.unwrap().remove(&ada).unwrap();
     assert_eq!(named.user_name.as_deref(), Some("sso:ada"));
-    company.person("ada", &["dev", "net"]).await;
-    company.sign_in("ada").await;
+    fixture.person("ada", &["dev", "net"]).await;
+    fixture.sign_in("ada").await;
     assert_eq!(groups(world, ada).await, ["dev", "everybody", "net"]);
     assert_eq!(
-        company.audit("ChangeGroups").await,
+        fixture.audit("ChangeGroups").await,
         [
             r#"corp says: added ["net"], removed ["ops"]"#,
             r#"corp says: added ["dev","ops"], removed []"#
@@ -69,10 +69,10 @@ async fn a_sign_in_keeps_the_groups_that_the_provider_names(on: On) {
 }
 
 async fn a_group_removed_at_the_provider_is_gone_after_the_next_refresh(on: On) {
-    let company = keeping(on).await;
-    let world = &company.world;
-    company.person("ada", &["dev", "ops"]).await;
-    let mut tokens = company.sign_in("ada").await;
+    let fixture = keeping(on).await;
+    let world = &fixture.world;
+    fixture.person("ada", &["dev", "ops"]).await;
+    let mut tokens = fixture.sign_in("ada").await;
     let ada = user_of(world, &tokens).await;
     let mut since = world.clock.now_ms();
     for (named, expected) in [
@@ -80,66 +80,66 @@ async fn a_group_removed_at_the_provider_is_gone_after_the_next_refresh(on: On) 
         (&[], &["everybody"]),
         (&["net"], &["everybody", "net"]),
     ] {
-        company.person("ada", named).await;
+        fixture.person("ada", named).await;
         world.advance_seconds(900);
         tokens = world.refresh(&tokens.refresh).await.tokens();
         assert_eq!(groups(world, ada).await, expected);
-        let changed = persons_changed_since(&world.db, since).await.unwrap();
+        let changed = rbac_users_changed_since(&world.db, since).await.unwrap();
         assert_eq!(changed.into_iter().map(|(user, _)| user).collect::<Vec<_>>(), [ada]);
         since = world.clock.now_ms();
     }
     // Nothing changed since then, and a provider that does not answer says nothing.
     world.advance_seconds(900);
     tokens = world.refresh(&tokens.refresh).await.tokens();
-    company.provider.outage(Some(503)).await.unwrap();
+    fixture.provider.outage(Some(503)).await.unwrap();
     world.advance_seconds(900);
     world.refresh(&tokens.refresh).await.tokens();
     assert_eq!(groups(world, ada).await, ["everybody", "net"]);
-    assert!(persons_changed_since(&world.db, since).await.unwrap().is_empty());
-    assert_eq!(company.audit("ChangeGroups").await.len(), 4);
+    assert!(rbac_users_changed_since(&world.db, since).await.unwrap().is_empty());
+    assert_eq!(fixture.audit("ChangeGroups").await.len(), 4);
 }
 
 async fn a_sign_in_with_too_many_groups_works_and_keeps_none(on: On) {
-    let company = keeping(on).await;
-    let world = &company.world;
+    let fixture = keeping(on).await;
+    let world = &fixture.world;
     // As long as the identifiers of Microsoft Entra ID.
     let names: Vec<String> = (0..10_000).map(|number| format!("{number:036}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    company.person("ada", &names).await;
-    let tokens = company.sign_in("ada").await;
+    fixture.person("ada", &names).await;
+    let tokens = fixture.sign_in("ada").await;
     let ada = user_of(world, &tokens).await;
     assert_eq!(groups(world, ada).await, ["everybody"]);
     // An ID token with these groups has half a megabyte.
-    company.provider.claims_in_id_token(true).await.unwrap();
-    let tokens = company.sign_in("ada").await;
+    fixture.provider.claims_in_id_token(true).await.unwrap();
+    let tokens = fixture.sign_in("ada").await;
     assert_eq!(user_of(world, &tokens).await, ada);
     assert_eq!(groups(world, ada).await, ["everybody"]);
-    company.person("ada", &names[..512]).await;
+    fixture.person("ada", &names[..512]).await;
     world.advance_seconds(900);
     let tokens = world.refresh(&tokens.refresh).await.tokens();
     assert_eq!(groups(world, ada).await.len(), 512 + 1);
-    company.person("ada", &names[..513]).await;
+    fixture.person("ada", &names[..513]).await;
     world.advance_seconds(900);
     world.refresh(&tokens.refresh).await.tokens();
     assert_eq!(groups(world, ada).await, ["everybody"], "none is better than some of them");
 }
 
 async fn without_tenants_no_groups_are_kept(on: On) {
-    let company = Company::start(on).await;
-    company.person("ada", &["dev", "ops"]).await;
-    let tokens = company.sign_in("ada").await;
-    assert_eq!(company.world.me(&tokens.access).await.unwrap().role, Role::Admin, "ops counts");
-    company.world.advance_seconds(900);
-    company.world.refresh(&tokens.refresh).await.tokens();
+    let fixture = ProviderWorld::start(on).await;
+    fixture.person("ada", &["dev", "ops"]).await;
+    let tokens = fixture.sign_in("ada").await;
+    assert_eq!(fixture.world.me(&tokens.access).await.unwrap().role, Role::Admin, "ops counts");
+    fixture.world.advance_seconds(900);
+    fixture.world.refresh(&tokens.refresh).await.tokens();
     let kept = "SELECT COUNT(*) FROM identities WHERE groups IS NOT NULL OR user_name IS NOT NULL";
-    assert_eq!(company.world.number(kept).await, 0);
-    assert!(company.audit("ChangeGroups").await.is_empty());
+    assert_eq!(fixture.world.number(kept).await, 0);
+    assert!(fixture.audit("ChangeGroups").await.is_empty());
 }
 
 async fn an_address_that_changed_at_the_provider_is_taken_over_at_the_next_refresh(on: On) {
-    let company = keeping(on).await;
-    let world = &company.world;
-    let mut tokens = company.sign_in("ada").await;
+    let fixture = keeping(on).await;
+    let world = &fixture.world;
+    let mut tokens = fixture.sign_in("ada").await;
     let ada = user_of(world, &tokens).await;
     for (says, address, name) in [
         (claims("ada.l@corp.example", true), "ada.l@corp.example", Some("ada.l@corp.example")),
@@ -149,7 +149,7 @@ async fn an_address_that_changed_at_the_provider_is_taken_over_at_the_next_refre
         // The address of the world's local account.
         (claims(crate::world::EMAIL, true), "ada.m@corp.example", None),
     ] {
-        company.provider.person("ada", says.clone()).await.unwrap();
+        fixture.provider.person("ada", says.clone()).await.unwrap();
         world.advance_seconds(900);
         tokens = world.refresh(&tokens.refresh).await.tokens();
         assert_eq!(world.me(&tokens.access).await.unwrap().email, address, "{says}");
@@ -163,8 +163,8 @@ async fn set_groups(world: &World, user: Uuid, admin: &Tokens, body: &Value) -> 
 }
 
 async fn an_administrator_gives_groups_to_a_local_account(on: On) {
-    let company = keeping(on).await;
-    let world = &company.world;
+    let fixture = keeping(on).await;
+    let world = &fixture.world;
     let (_, admin) = as_user(world, ADMIN, Role::Admin).await;
     let user = world.user;
     let set = async |body: Value| set_groups(world, user, &admin, &body).await;
@@ -193,8 +193,8 @@ async fn an_administrator_gives_groups_to_a_local_account(on: On) {
     assert_eq!(set(json!({ "groups": [] })).await.body["groups"], json!([]));
     assert_eq!(groups(world, user).await, ["everybody"]);
 
-    company.person("ada", &["net"]).await;
-    let ada = user_of(world, &company.sign_in("ada").await).await;
+    fixture.person("ada", &["net"]).await;
+    let ada = user_of(world, &fixture.sign_in("ada").await).await;
     let refused = set_groups(world, ada, &admin, &json!({ "groups": ["ops"] })).await;
     assert_eq!(
         (refused.status, refused.body["code"].as_str()),
@@ -203,7 +203,7 @@ async fn an_administrator_gives_groups_to_a_local_account(on: On) {
     let shown = call(world, Method::GET, &format!("/users/{ada}/groups"), &admin).await.body;
     assert_eq!(
         (&shown["groups"], &shown["issuer"]),
-        (&json!(["net"]), &json!(company.provider.issuer()))
+        (&json!(["net"]), &json!(fixture.provider.issuer()))
     );
     for (method, body) in [(Method::GET, None), (Method::POST, Some(json!({ "groups": [] })))] {
         let url = world.at(&format!("/api/v1/users/{}/groups", Uuid::nil()));
@@ -226,8 +226,8 @@ async fn an_administrator_gives_groups_to_a_local_account(on: On) {
 }
 
 async fn a_registered_address_is_no_user_name(on: On) {
-    let company = Company::with_settings(on, |settings| settings.registration = true).await;
-    let world = &company.world;
+    let fixture = ProviderWorld::with_settings(on, |settings| settings.registration = true).await;
+    let world = &fixture.world;
     let boss = "boss@corp.example";
     let body = json!({ "email": boss, "password": crate::world::PASSWORD });
     let request = world.http.post(world.at("/api/v1/auth/register")).json(&body);

@@ -4,7 +4,7 @@ use integration::oidc_provider::OidcProvider;
 use serde_json::{Value, json};
 
 use crate::{
-    upstream::Company,
+    upstream::ProviderWorld,
     world::{On, on_both_engines},
 };
 
@@ -17,8 +17,8 @@ on_both_engines!(
 );
 
 async fn an_invalid_id_token_signs_nobody_in(on: On) {
-    let company = Company::start(on).await;
-    let now = company.world.clock.now_ms() / 1000;
+    let fixture = ProviderWorld::start(on).await;
+    let now = fixture.world.clock.now_ms() / 1000;
     let claims = |name: &str, value: Value| json!({ "claims": { name: value } });
     for (how, told) in [
         (claims("nonce", json!("another")), "could not be used"),
@@ -37,51 +37,51 @@ async fn an_invalid_id_token_signs_nobody_in(on: On) {
         (json!({ "header": { "crit": ["exp"] } }), "could not be used"),
         (json!({ "foreign": true }), "could not be used"),
     ] {
-        company.provider.spoil(how.clone()).await.unwrap();
-        company.refused("ada", told).await;
+        fixture.provider.spoil(how.clone()).await.unwrap();
+        fixture.refused("ada", told).await;
     }
-    assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 0);
-    assert_eq!(company.audit("SignIn").await.len(), 15);
-    company.sign_in("ada").await;
+    assert_eq!(fixture.world.number("SELECT COUNT(*) FROM identities").await, 0);
+    assert_eq!(fixture.audit("SignIn").await.len(), 15);
+    fixture.sign_in("ada").await;
 }
 
 async fn sign_in_works_after_a_key_rotation(on: On) {
-    let company = Company::start(on).await;
-    company.sign_in("ada").await;
+    let fixture = ProviderWorld::start(on).await;
+    fixture.sign_in("ada").await;
     for kty in ["EC", "RSA"] {
-        company.provider.rotate(kty, false).await.unwrap();
-        company.world.advance_seconds(5);
-        company.sign_in("ada").await;
+        fixture.provider.rotate(kty, false).await.unwrap();
+        fixture.world.advance_seconds(5);
+        fixture.sign_in("ada").await;
     }
 }
 
 async fn unknown_keys_do_not_flood_the_provider(on: On) {
-    let company = Company::start(on).await;
-    company.sign_in("ada").await;
-    company.world.advance_seconds(5);
-    let before = company.asked("/jwks").await;
+    let fixture = ProviderWorld::start(on).await;
+    fixture.sign_in("ada").await;
+    fixture.world.advance_seconds(5);
+    let before = fixture.asked("/jwks").await;
     for n in 0..5 {
         let kid = json!({ "header": { "kid": format!("unknown-{n}") } });
-        company.provider.spoil(kid).await.unwrap();
-        company.refused("ada", "could not be used").await;
+        fixture.provider.spoil(kid).await.unwrap();
+        fixture.refused("ada", "could not be used").await;
     }
-    assert_eq!(company.asked("/jwks").await - before, 1);
+    assert_eq!(fixture.asked("/jwks").await - before, 1);
     // Known keys go on working meanwhile.
-    company.sign_in("ada").await;
-    assert_eq!(company.asked("/jwks").await - before, 1);
+    fixture.sign_in("ada").await;
+    assert_eq!(fixture.asked("/jwks").await - before, 1);
 }
 
 async fn a_provider_outage_stops_nothing_else(on: On) {
-    let company = Company::start(on).await;
-    company.provider.outage(Some(500)).await.unwrap();
-    let page = company.sign_in_page("ada").await;
+    let fixture = ProviderWorld::start(on).await;
+    fixture.provider.outage(Some(500)).await.unwrap();
+    let page = fixture.sign_in_page("ada").await;
     assert_eq!(page.status, 503);
     assert!(page.body.contains("Example Corp does not answer just now"), "{}", page.body);
     assert!(page.body.contains("name=\"password\""), "the local form is still there");
-    company.world.sign_in().await;
-    company.provider.outage(None).await.unwrap();
-    company.world.advance_seconds(5);
-    company.sign_in("ada").await;
+    fixture.world.sign_in().await;
+    fixture.provider.outage(None).await.unwrap();
+    fixture.world.advance_seconds(5);
+    fixture.sign_in("ada").await;
 }
 
 async fn the_password_form_can_be_disabled(on: On) {

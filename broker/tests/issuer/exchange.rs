@@ -6,7 +6,7 @@ use integration::oidc_provider::OidcProvider;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tenant_broker::{
-    base::throttle::Allowance,
+    base::throttle::WindowQuota,
     issuer::token_exchange::{Rule, WorkloadSettings},
     on_engine,
 };
@@ -57,7 +57,7 @@ impl Pipeline {
         };
         let world = World::with(on, |settings| {
             settings.workloads = BTreeMap::from([("ci".to_owned(), workload)]);
-            settings.exchange = Allowance { count: 30, window_seconds: 300 };
+            settings.exchange = WindowQuota { count: 30, window_seconds: 300 };
         })
         .await;
         let workspace = workspace(&world, namespace).await;

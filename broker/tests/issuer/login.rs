@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reqwest::header;
-use tenant_broker::{base::throttle::Allowance, identity::CreateUserError};
+use tenant_broker::{base::throttle::WindowQuota, identity::CreateUserError};
 use tenant_shared::Role;
 
 use crate::world::{
@@ -145,7 +145,7 @@ async fn an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same(o
 #[tokio::test]
 async fn an_unknown_account_takes_as_long() {
     let world = World::with(On::Sqlite, |settings| {
-        settings.sign_in_account = Allowance { count: 100, window_seconds: 300 };
+        settings.sign_in_account = WindowQuota { count: 100, window_seconds: 300 };
     })
     .await;
     let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
@@ -190,7 +190,7 @@ async fn failures_of_one_account_are_limited_in_any_spelling(on: On) {
 
 async fn failures_of_one_address_are_limited_whatever_the_account(on: On) {
     let world = World::with(on, |settings| {
-        settings.sign_in_address = Allowance { count: 3, window_seconds: 60 };
+        settings.sign_in_address = WindowQuota { count: 3, window_seconds: 60 };
     })
     .await;
     let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
@@ -212,7 +212,7 @@ async fn failures_of_one_address_are_limited_whatever_the_account(on: On) {
 /// correct one counts only if it is among the first.
 async fn of_concurrent_guesses_few_count(on: On) {
     let world = World::with(on, |settings| {
-        settings.sign_in_account = Allowance { count: 2, window_seconds: 300 };
+        settings.sign_in_account = WindowQuota { count: 2, window_seconds: 300 };
     })
     .await;
     let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
@@ -236,7 +236,7 @@ async fn of_concurrent_guesses_few_count(on: On) {
 /// be the guesses that were being computed when the last allowed one failed: four at most.
 async fn of_concurrent_guesses_few_are_computed(on: On) {
     let world = World::with(on, |settings| {
-        settings.sign_in_account = Allowance { count: 2, window_seconds: 300 };
+        settings.sign_in_account = WindowQuota { count: 2, window_seconds: 300 };
     })
     .await;
     let attempt = BrowserSignIn::begin(&world, REDIRECT).await;

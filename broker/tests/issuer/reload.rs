@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenant_broker::issuer::connector::ClientSecret;
 
 use crate::{
-    upstream::{CLIENT_ID, CLIENT_SECRET, Company},
+    upstream::{CLIENT_ID, CLIENT_SECRET, ProviderWorld},
     world::{On, World, on_both_engines},
 };
 
@@ -68,10 +68,10 @@ async fn a_signing_key_that_is_added_to_the_file_signs_and_the_others_stay_publi
 }
 
 async fn sessions_of_a_provider_survive_a_new_signing_key_until_the_old_one_is_removed(on: On) {
-    let company = Company::start(on).await;
-    let world = &company.world;
-    company.person("bob", &["dev"]).await;
-    let (ada, bob) = (company.sign_in("ada").await, company.sign_in("bob").await);
+    let fixture = ProviderWorld::start(on).await;
+    let world = &fixture.world;
+    fixture.person("bob", &["dev"]).await;
+    let (ada, bob) = (fixture.sign_in("ada").await, fixture.sign_in("bob").await);
     let file = world.folder.path().join("issuer-key.pem");
     let old = std::fs::read_to_string(&file).unwrap();
     let new = signing_key().unwrap().0;
@@ -86,7 +86,7 @@ async fn sessions_of_a_provider_survive_a_new_signing_key_until_the_old_one_is_r
     world.advance_seconds(900);
     world.refresh(&ada.refresh).await.tokens();
     world.refresh(&bob.refresh).await.refused(400, "invalid_grant");
-    let reasons = company.audit("ProviderLogout").await;
+    let reasons = fixture.audit("ProviderLogout").await;
     assert!(reasons[0].contains("issuer.signing_key_files"), "{reasons:?}");
 }
 
@@ -98,19 +98,19 @@ async fn a_new_client_secret_is_used_for_the_next_sign_in(on: On) {
     let secret = folder.path().join("secret");
     let mounted = MountedSecret::new(&secret, &[("secret", &*content)]).unwrap();
     let file = ClientSecret::File(mounted.path("secret"));
-    let company = Company::with(on, |connector| connector.client_secret = Some(file)).await;
-    company.sign_in("ada").await;
+    let fixture = ProviderWorld::with(on, |connector| connector.client_secret = Some(file)).await;
+    fixture.sign_in("ada").await;
 
     let clients = json!([{
         "client_id": CLIENT_ID, "client_secret": NEW_SECRET,
-        "redirect_uris": [company.world.at("/login/callback/corp")],
+        "redirect_uris": [fixture.world.at("/login/callback/corp")],
     }]);
-    company.provider.clients(clients).await.unwrap();
-    assert_eq!(company.sign_in_page("ada").await.status, 503);
+    fixture.provider.clients(clients).await.unwrap();
+    assert_eq!(fixture.sign_in_page("ada").await.status, 503);
     mounted.replace(&[("secret", "\n")]).unwrap();
-    assert!(company.world.reload_files().await.contains(&reloads(FILE, "refused", 1)));
-    assert_eq!(company.sign_in_page("ada").await.status, 503);
+    assert!(fixture.world.reload_files().await.contains(&reloads(FILE, "refused", 1)));
+    assert_eq!(fixture.sign_in_page("ada").await.status, 503);
     mounted.replace(&[("secret", NEW_SECRET)]).unwrap();
-    assert!(company.world.reload_files().await.contains(&reloads(FILE, "ok", 1)));
-    company.sign_in("ada").await;
+    assert!(fixture.world.reload_files().await.contains(&reloads(FILE, "ok", 1)));
+    fixture.sign_in("ada").await;
 }

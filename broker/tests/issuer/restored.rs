@@ -6,7 +6,7 @@ use serde_json::json;
 use tenant_broker::backup::{Revoked, revoke_restored};
 
 use crate::{
-    upstream::Company,
+    upstream::ProviderWorld,
     world::{
         BrowserSignIn, CLIENT, EMAIL, FRONTEND, JsonResponse, On, PASSWORD, REDIRECT, SCOPE, World,
         on_both_engines,
@@ -86,16 +86,16 @@ async fn nothing_from_before_a_restore_starts_or_continues_a_session(on: On) {
 }
 
 async fn the_grants_of_providers_are_forgotten(on: On) {
-    let company = Company::start(on).await;
-    let tokens = company.sign_in("ada").await;
-    let world = &company.world;
+    let fixture = ProviderWorld::start(on).await;
+    let tokens = fixture.sign_in("ada").await;
+    let world = &fixture.world;
     let grants = "SELECT COUNT(*) FROM upstream_grants";
     assert_eq!(world.number(grants).await, 1);
     restore(world).await;
     assert_eq!(world.number(grants).await, 0);
     world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     // The provider still knows her, and so does the broker.
-    let again = company.sign_in("ada").await;
+    let again = fixture.sign_in("ada").await;
     assert_eq!(world.number("SELECT COUNT(*) FROM identities").await, 1);
     world.me(&again.access).await.unwrap();
 }

@@ -21,12 +21,12 @@ pub(crate) const CLIENT_ID: &str = "broker";
 pub(crate) const CLIENT_SECRET: &str = "a secret of the tests";
 
 /// A company's provider and the broker.
-pub(crate) struct Company {
+pub(crate) struct ProviderWorld {
     pub(crate) world: World,
     pub(crate) provider: OidcProvider,
 }
 
-impl Company {
+impl ProviderWorld {
     pub(crate) async fn start(on: On) -> Self {
         Self::with(on, |_| {}).await
     }
@@ -54,10 +54,10 @@ impl Company {
             change(settings);
         })
         .await;
-        let company = Self { world, provider };
-        register(&company.provider, &company.world, "corp").await;
-        company.person("ada", &["dev"]).await;
-        company
+        let fixture = Self { world, provider };
+        register(&fixture.provider, &fixture.world, "corp").await;
+        fixture.person("ada", &["dev"]).await;
+        fixture
     }
 
     /// Creates or changes a person with a verified address `NAME@corp.example`.
@@ -71,7 +71,7 @@ impl Company {
 
     /// A person signs in with a browser; returns the last page.
     pub(crate) async fn sign_in_page(&self, name: &str) -> Page {
-        let visit = Visit::begin(&self.world, "corp").await;
+        let visit = SignInVisit::begin(&self.world, "corp").await;
         self.provider.sign_in(&visit.browser, visit.url, name).await.unwrap()
     }
 
@@ -130,12 +130,12 @@ pub(crate) async fn register(provider: &OidcProvider, world: &World, name: &str)
 }
 
 /// A browser that is about to open a provider's page.
-pub(crate) struct Visit {
+pub(crate) struct SignInVisit {
     pub(crate) browser: Browser,
     pub(crate) url: Url,
 }
 
-impl Visit {
+impl SignInVisit {
     /// Opens the sign-in page, which offers this provider.
     pub(crate) async fn begin(world: &World, name: &str) -> Self {
         let browser = Browser::new(None).unwrap().stopping_at(REDIRECT.parse().unwrap());

@@ -20,8 +20,8 @@ use source::{Source, sources};
 
 /// Modules that are no part of a layer: the crate's root and program, and fixtures of tests.
 const ROOTS: [&str; 3] = ["lib", "main", "testing"];
-/// The face of a module: its operations of the HTTP API.
-const FACE: &str = "api";
+/// The folder of a module with its operations of the HTTP API.
+const API_FOLDER: &str = "api";
 
 fn rank(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.0 == module)
@@ -50,7 +50,7 @@ fn a_module_uses_lower_layers_only() {
         let Some(own) = rank(source.module()) else { continue };
         for used in source.uses() {
             let Some(other) = used.module().and_then(rank) else { continue };
-            if other > own && (!source.is_face() || is_above_faces(other)) {
+            if other > own && (!source.is_api() || may_use_apis(other)) {
                 breaches.push(format!("{}: {used} is of a higher layer", source.path()));
             }
         }
@@ -59,21 +59,21 @@ fn a_module_uses_lower_layers_only() {
 }
 
 /// Faces may use every module below the composition root, and each other's modules.
-fn is_above_faces(rank: usize) -> bool {
+fn may_use_apis(rank: usize) -> bool {
     ["app", "cli", "config"].contains(&LAYERS[rank].0)
 }
 
 #[test]
-fn only_the_composition_root_uses_faces() {
+fn only_the_composition_root_uses_apis() {
     let mut breaches = Vec::new();
     for source in sources() {
         if source.module() == "app" {
             continue;
         }
         for used in source.uses() {
-            let own_face = source.is_face() && used.module() == Some(source.module());
-            if used.segment(1) == Some(FACE) && !own_face {
-                breaches.push(format!("{}: {used} is a face", source.path()));
+            let is_own_api = source.is_api() && used.module() == Some(source.module());
+            if used.segment(1) == Some(API_FOLDER) && !is_own_api {
+                breaches.push(format!("{}: {used} is an HTTP interface", source.path()));
             }
         }
     }
@@ -91,7 +91,7 @@ fn a_module_uses_what_the_facade_of_another_exports() {
             }
             let is_submodule = source::exists(module, item);
             let exported = EXPORTED_SUBMODULES.contains(&(module, item));
-            if is_submodule && !exported && item != FACE {
+            if is_submodule && !exported && item != API_FOLDER {
                 breaches.push(format!("{}: {used} is inside of {module}", source.path()));
             }
         }
@@ -103,7 +103,7 @@ fn a_module_uses_what_the_facade_of_another_exports() {
 fn domain_modules_do_not_know_http() {
     let mut breaches = Vec::new();
     for source in sources() {
-        if !DOMAIN.contains(&source.module()) || source.is_face() {
+        if !DOMAIN.contains(&source.module()) || source.is_api() {
             continue;
         }
         for name in ["poem", "poem_openapi", "hyper"] {

@@ -126,8 +126,8 @@ impl Source {
         parts.filter(|(_, part)| *part != "mod").collect()
     }
 
-    /// Whether the file belongs to the HTTP face of its module, or is a face as a whole.
-    pub(crate) fn is_face(&self) -> bool {
+    /// Whether the file belongs to the HTTP interface of its module, or is one as a whole.
+    pub(crate) fn is_api(&self) -> bool {
         self.part() == Some("api")
     }
 

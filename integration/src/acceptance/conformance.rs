@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::step;
 use crate::conformance::{ConformanceCluster, Route, SPEC_COUNT, SuiteResult};
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Highest ratio of the run time through the gateway to the direct run time before a warning is
 /// printed.
@@ -18,7 +18,7 @@ const MAX_SLOWDOWN: f64 = 1.2;
 /// # Errors
 /// A spec passes directly and fails through the gateway, or fewer specs ran than were selected.
 pub async fn run() -> Result<()> {
-    say("conformance");
+    print_message("conformance");
     let start = Box::pin(ConformanceCluster::new());
     let cluster =
         step("start the control plane, a node, a scheduler and the broker", start).await?;
@@ -27,9 +27,9 @@ pub async fn run() -> Result<()> {
     let gateway = step("through the gateway", cluster.run(Route::Gateway)).await?;
     tell("through the gateway", &gateway);
     let ratio = gateway.took.as_secs_f64() / direct.took.as_secs_f64();
-    say(&format!("  {ratio:.2} times as long through the gateway"));
+    print_message(&format!("  {ratio:.2} times as long through the gateway"));
     if ratio > MAX_SLOWDOWN {
-        say(&format!("  warning: that is more than {MAX_SLOWDOWN} times"));
+        print_message(&format!("  warning: that is more than {MAX_SLOWDOWN} times"));
     }
     for (route, outcome) in [("directly", &direct), ("through the gateway", &gateway)] {
         let count = outcome.specs.len();
@@ -52,13 +52,13 @@ pub async fn run() -> Result<()> {
 
 fn tell(route: &str, outcome: &SuiteResult) {
     let (passed, all) = (outcome.passed(), outcome.specs.len());
-    say(&format!("  {route}: {passed} of {all} passed in {} s", outcome.took.as_secs()));
+    print_message(&format!("  {route}: {passed} of {all} passed in {} s", outcome.took.as_secs()));
     for (name, why) in outcome.failed() {
-        say(&format!("  failed: {name}\n    {}", why.lines().next().unwrap_or_default()));
+        print_message(&format!("  failed: {name}\n    {}", why.lines().next().unwrap_or_default()));
     }
     let mut longest: Vec<_> = outcome.specs.iter().collect();
     longest.sort_by_key(|(_, spec)| std::cmp::Reverse(spec.took));
     for (name, spec) in longest.into_iter().take(5) {
-        say(&format!("  {:>8.2} s  {name}", spec.took.as_secs_f64()));
+        print_message(&format!("  {:>8.2} s  {name}", spec.took.as_secs_f64()));
     }
 }

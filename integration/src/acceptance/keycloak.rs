@@ -17,7 +17,7 @@ use crate::keycloak::{CLIENT_ID, CLIENT_SECRET, Keycloak};
 use crate::person::Person;
 use crate::probe::{self, Probe};
 use crate::process::Finished;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::world::World;
 
 /// Name of the connector in the broker's configuration.
@@ -36,7 +36,7 @@ const OUTAGE_GRACE: Duration = Duration::from_mins(2);
 /// # Errors
 /// A check fails; the error names the step.
 pub async fn run() -> Result<()> {
-    say("keycloak");
+    print_message("keycloak");
     let keycloak = step("start Keycloak", Keycloak::start()).await?;
     let key = |name: &str| format!("connectors.{CONNECTOR}.{name}");
     let start = World::builder()
@@ -115,7 +115,7 @@ pub async fn run() -> Result<()> {
             .map(drop)
     })
     .await?;
-    say("keycloak: passed; the screenshots are in target/screenshots");
+    print_message("keycloak: passed; the screenshots are in target/screenshots");
     Ok(())
 }
 

@@ -13,12 +13,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Runs one step and prints its time, or names the step if it fails.
 async fn step<T>(what: &str, doing: impl Future<Output = Result<T>>) -> Result<T> {
     let start = Instant::now();
     let done = doing.await.with_context(|| format!("this failed: {what}"))?;
-    say(&format!("  {:>8.2} s  {what}", start.elapsed().as_secs_f64()));
+    print_message(&format!("  {:>8.2} s  {what}", start.elapsed().as_secs_f64()));
     Ok(done)
 }

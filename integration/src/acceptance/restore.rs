@@ -13,7 +13,7 @@ use crate::binaries::Profile;
 use crate::engine::On;
 use crate::postgres::Database;
 use crate::probe::{self, Probe};
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::world::World;
 
 /// Workspaces that really exist in the cluster; the audit log is read in one page.
@@ -58,7 +58,7 @@ const SQLITE: [&str; 3] = [
 pub async fn run(many: u32, real: usize) -> Result<()> {
     ensure!(real <= MAX_REAL, "at most {MAX_REAL} workspaces of the cluster");
     for on in [On::Sqlite, On::Postgres] {
-        say(&format!("restore on {on:?}"));
+        print_message(&format!("restore on {on:?}"));
         Box::pin(restore_real(on, real)).await?;
         Box::pin(restore_many(on, many)).await?;
     }
@@ -99,7 +99,9 @@ async fn restore_real(on: On, real: usize) -> Result<()> {
     })
     .await?;
     let seconds = began.elapsed().as_secs_f64();
-    say(&format!("  {seconds:>8.2} s  from the start until all ServiceAccounts are replaced"));
+    print_message(&format!(
+        "  {seconds:>8.2} s  from the start until all ServiceAccounts are replaced"
+    ));
     drop(database);
     Ok(())
 }
@@ -126,7 +128,7 @@ async fn back_up_and_restore(world: &World, on: On) -> Result<Option<Database>> 
     let path = folder.to_str().context("the path is not UTF-8")?;
     let back_up = async { broker.run(&["backup", "--to", path]).await?.success() };
     step("back up while the broker runs", back_up).await?;
-    say(&format!("  {:>8.2} MiB the backup", size_mib(&folder)?));
+    print_message(&format!("  {:>8.2} MiB the backup", size_mib(&folder)?));
     broker.stop().await?;
     let database = match on {
         On::Sqlite => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::step;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::streams::{OpenStreams, make_pod};
 use crate::world::World;
 
@@ -18,7 +18,7 @@ const POD: &str = "p";
 /// # Errors
 /// A stream ended, or does not work any more.
 pub async fn run(idle: Duration) -> Result<()> {
-    say("streams");
+    print_message("streams");
     let start = World::builder().node().tls().setting("log.level", "info").start();
     let world = step("start the control plane, a node and the broker", Box::pin(start)).await?;
     let node = world.node()?;

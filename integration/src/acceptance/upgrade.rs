@@ -13,7 +13,7 @@ use crate::control_plane::BROKER_USER;
 use crate::load_balancer::LoadBalancer;
 use crate::machine;
 use crate::process::Program;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::scratch::Scratch;
 use crate::traffic::Traffic;
 use crate::world::World;
@@ -27,7 +27,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_mins(5);
 /// # Errors
 /// The commit cannot be built, a replica does not start, or a request failed.
 pub async fn run(from: &str) -> Result<()> {
-    say("upgrade");
+    print_message("upgrade");
     let old = step(&format!("build the broker of {from}"), Box::pin(build(from))).await?;
     let new = step("build this version", Binaries::build(Profile::own(), None, None)).await?;
     let balancer = LoadBalancer::start().await?;
@@ -67,7 +67,7 @@ pub async fn run(from: &str) -> Result<()> {
     tokio::try_join!(Box::pin(upgrade), Box::pin(traffic.call()), Box::pin(traffic.kubectl()))?;
     let (succeeded, redirected) = (traffic.succeeded(), balancer.redirected());
     ensure!(redirected > 0, "no connection was refused, so nothing was tried");
-    say(&format!(
+    print_message(&format!(
         "upgrade: passed; {succeeded} requests succeeded and none failed, {redirected} connections \
          went to the other replica"
     ));

@@ -18,7 +18,7 @@ use crate::measure::gateway::caller::Caller;
 use crate::measure::gateway::route::{Route, RouteName};
 use crate::measure::gateway::without_limits;
 use crate::measure::process_memory::rss_mib;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::world::World;
 
 /// Number of tenants that share the watches.
@@ -57,7 +57,7 @@ struct Watch {
 /// # Errors
 /// A watch does not open, ends or sees no change, or the broker's memory keeps growing.
 pub async fn run(watches: usize, idle: Duration) -> Result<()> {
-    say("watches");
+    print_message("watches");
     let watches = possible(watches)?;
     let start = World::builder()
         .own_control_plane()
@@ -82,7 +82,7 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     let mut all = step(&what, open(&tenants, watches, idle)).await?;
     tokio::time::sleep(SETTLE_TIME).await;
     let opened = needed();
-    say(&format!(
+    print_message(&format!(
         "  the broker needs {:.1} MiB, {:.1} before: {:.1} KiB for each watch; the API server {:.0} \
          MiB, {:.1} KiB for each",
         opened.0,
@@ -98,7 +98,7 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
         tokio::time::sleep(REPORT_INTERVAL.min(idle.saturating_sub(began.elapsed()))).await;
         let (now, of_server) = needed();
         most = most.max(now);
-        say(&format!(
+        print_message(&format!(
             "  after {:>4} s the broker needs {now:.1} MiB, the API server {of_server:.0} MiB",
             began.elapsed().as_secs()
         ));
@@ -115,7 +115,7 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     .await?;
     drop(all);
     tokio::time::sleep(SETTLE_TIME).await;
-    say(&format!("  {:.1} MiB when all watches are closed", needed().0));
+    print_message(&format!("  {:.1} MiB when all watches are closed", needed().0));
     Ok(())
 }
 
@@ -129,7 +129,7 @@ fn possible(watches: usize) -> Result<usize> {
         usize::try_from(most.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(watches).min(watches)
     });
     if possible < watches {
-        say(&format!(
+        print_message(&format!(
             "  {possible} watches instead of {watches}: a process may have {} file descriptors \
              here, and the broker needs one for each",
             limit.maximum.unwrap_or_default()

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use integration::acceptance::tenants::{self, TenantsRun};
 use integration::acceptance::{conformance, keycloak, restore, streams, upgrade, watches};
-use integration::progress::say;
+use integration::progress::print_message;
 
 /// Checks the whole product against programs that companies really use. Prints each step with its
 /// time and keeps screenshots of the pages in target/screenshots.
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            print_message(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

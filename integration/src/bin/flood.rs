@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use integration::measure::{flood, gateway};
-use integration::progress::say;
+use integration::progress::print_message;
 
 fn main() -> ExitCode {
     let result = tokio::runtime::Builder::new_current_thread()
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            print_message(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

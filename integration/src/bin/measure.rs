@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
 use integration::measure::{flood, gateway, issuance, models, plugin, policies, startup, tenants};
-use integration::progress::say;
+use integration::progress::print_message;
 use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
 use serde::Serialize;
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            print_message(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -179,7 +179,7 @@ fn world(args: &Args) -> WorldBuilder {
         .broker_program(args.broker.clone())
         .replica_programs(&args.against)
         .setting("log.level", "info")
-        .steps(|step| say(&format!("measure: {step}")))
+        .steps(|step| print_message(&format!("measure: {step}")))
 }
 
 /// Measures the plugin, issuance and the broker's start.
@@ -191,15 +191,15 @@ async fn measure_product(args: &Args) -> Result<Measured> {
     person.login(&[]).await?.success()?;
     person.kubectl().run(["get", "pods"]).await?.success()?;
 
-    say("measure: the plugin's cache hit");
+    print_message("measure: the plugin's cache hit");
     let mut figures = plugin::cache_hit(&person, &world, rounds(200)).await?;
-    say("measure: kubectl with the exec entry");
+    print_message("measure: kubectl with the exec entry");
     figures.extend(plugin::kubectl_get(&person, &world, rounds(25)).await?);
-    say("measure: issuance, 1, 4 and 16 callers");
+    print_message("measure: issuance, 1, 4 and 16 callers");
     let length = Duration::from_secs(if quick { 1 } else { 4 });
     let plan = issuance::Plan { rounds: rounds(5).max(2), length };
     figures.extend(issuance::against_direct(&person, &world, plan).await?);
-    say("measure: the broker's start");
+    print_message("measure: the broker's start");
     figures.extend(startup::start_to_ready(&world, rounds(10).max(3)).await?);
     Ok(Measured { figures, ..Measured::default() })
 }
@@ -213,7 +213,7 @@ async fn measure_policies(
     let quick = args.quick;
     let mut measured = Measured::default();
     if only != Some(Part::Suspension) {
-        say("measure: starting two control planes");
+        print_message("measure: starting two control planes");
         let scratch = Scratch::new("measure")?;
         let programs = Binaries::build(Profile::own(), None, args.broker.as_deref()).await?;
         let (floor, manifest) = match before {
@@ -226,7 +226,7 @@ async fn measure_policies(
                 .await
         };
         let servers = [start("one").await?, start("other").await?];
-        say("measure: requests with the policies, compared with the floor");
+        print_message("measure: requests with the policies, compared with the floor");
         let plan = policies::Plan {
             rounds: if quick { 2 } else { 6 },
             length: Duration::from_millis(150),
@@ -236,7 +236,7 @@ async fn measure_policies(
     }
     if only != Some(Part::Cost) {
         let world = world(args).start().await?;
-        say("measure: suspensions");
+        print_message("measure: suspensions");
         measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
     }
     Ok(measured)
@@ -267,13 +267,13 @@ async fn measure_floods(args: &Args, only: Option<Engine>) -> Result<Measured> {
         if only.is_some_and(|only| only != engine) {
             continue;
         }
-        say(&format!("measure: floods on {name}"));
+        print_message(&format!("measure: floods on {name}"));
         let world = World::builder()
             .own_control_plane()
             .profile(Profile::own())
             .broker_program(args.broker.clone())
             .setting("log.level", "info")
-            .steps(|step| say(&format!("measure: {step}")));
+            .steps(|step| print_message(&format!("measure: {step}")));
         let world = if engine == Engine::Postgres { world.postgres() } else { world };
         let testbed = flood::FloodTestbed::new(world.start().await?, plan.suspensions).await?;
         let of_engine = flood::measure(&testbed, name, plan).await?;
@@ -300,7 +300,7 @@ async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Mea
         if only.is_some_and(|only| only != part) {
             continue;
         }
-        say(&format!("measure: {part}"));
+        print_message(&format!("measure: {part}"));
         let of_part = gateway::measure(&testbed, part, plan).await?;
         measured.rows.extend(of_part.rows);
         measured.figures.extend(of_part.figures);
@@ -359,7 +359,7 @@ async fn measure_models(args: &Args, only: Option<models::ModelPart>) -> Result<
         if only.is_some_and(|only| only != part) {
             continue;
         }
-        say(&format!("measure: {part}"));
+        print_message(&format!("measure: {part}"));
         figures.extend(models::measure(&testbed, part, plan).await?);
     }
     Ok(Measured { figures, ..Measured::default() })

@@ -11,7 +11,7 @@ use super::programs::Programs;
 use super::selection::{FOCUS, SKIPPED};
 use crate::kubectl::Kubectl;
 use crate::process::Captured;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::scratch::private_folder;
 
 /// Number of parallel processes.
@@ -99,7 +99,7 @@ async fn watch(suite: &Captured, start: Instant) -> Result<()> {
         let output = suite.stdout()?;
         // ginkgo prints a bullet for each finished spec, and this word if it failed.
         let (ended, failed) = (output.matches('•').count(), output.matches("[FAILED] [").count());
-        say(&format!(
+        print_message(&format!(
             "  {ended} specs have ended, {failed} of them failed, after {} s",
             start.elapsed().as_secs()
         ));

@@ -11,7 +11,7 @@ use super::release;
 use crate::go_build::GoBuild;
 use crate::machine;
 use crate::process::Program;
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// The three programs of a control plane.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Programs {
         let all = [&self.kube_apiserver, &self.kube_controller_manager, &self.etcd];
         if all.iter().all(|found| found.origin == "cache") {
             let folder = self.etcd.path.parent().unwrap_or(Path::new(""));
-            say(&format!(
+            print_message(&format!(
                 "control plane: {} (cache, {})",
                 self.kube_apiserver.version,
                 folder.display()
@@ -122,7 +122,7 @@ impl Programs {
             return;
         }
         for found in all {
-            say(&format!(
+            print_message(&format!(
                 "control plane: {} ({}, {})",
                 found.version,
                 found.origin,
@@ -130,7 +130,7 @@ impl Programs {
             ));
         }
         if self.kube_apiserver.version != self.kube_controller_manager.version {
-            say("warning: kube-apiserver and kube-controller-manager differ in version");
+            print_message("warning: kube-apiserver and kube-controller-manager differ in version");
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::machine;
 use crate::process::Program;
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// The pinned version.
 pub(super) const VERSION: &str = "26.7.3";
@@ -26,7 +26,7 @@ pub(super) async fn folder() -> Result<PathBuf> {
     let folder = cache.join("keycloak");
     let home = folder.join(format!("keycloak-{VERSION}"));
     if !home.join("bin/kc.sh").is_file() {
-        say(&format!("keycloak: downloading version {VERSION} (about 180 MB)"));
+        print_message(&format!("keycloak: downloading version {VERSION} (about 180 MB)"));
         unpack(&folder).await?;
         ensure!(home.join("bin/kc.sh").is_file(), "Maven unpacked no {}", home.display());
     }

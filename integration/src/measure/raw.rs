@@ -93,7 +93,7 @@ impl RawApi {
         serde_json::from_str(&answer.body).with_context(|| format!("read the answer to {path}"))
     }
 
-    /// Creates objects, so many at a time.
+    /// Creates objects, this number at a time.
     pub(crate) async fn create_all(
         &self,
         objects: impl IntoIterator<Item = (String, Value)>,

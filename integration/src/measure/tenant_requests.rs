@@ -92,12 +92,12 @@ impl TenantRequests {
         Ok(Self { counters, task })
     }
 
-    /// Waits until so many requests passed.
+    /// Waits until this number of requests passed.
     pub(super) async fn until_passed(&self, count: usize) -> Result<()> {
         Self::until("requests to pass", &self.counters.passed, count).await
     }
 
-    /// Waits until so many requests were refused.
+    /// Waits until this number of requests was refused.
     pub(super) async fn until_refused(&self, count: usize) -> Result<()> {
         Self::until("requests to be refused", &self.counters.refused, count).await
     }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::machine;
 use crate::process::Program;
-use crate::progress::say;
+use crate::progress::print_message;
 
 const PACKAGE: &str = include_str!("../../oidc-provider/package.json");
 const LOCK: &str = include_str!("../../oidc-provider/package-lock.json");
@@ -62,7 +62,10 @@ async fn libraries() -> Result<PathBuf> {
     }
     let npm = machine::find("npm")
         .with_context(|| format!("the OpenID provider of the tests needs npm; {INSTALL_HINT}"))?;
-    say(&format!("installing the OpenID provider of the tests into {}", installed.display()));
+    print_message(&format!(
+        "installing the OpenID provider of the tests into {}",
+        installed.display()
+    ));
     let work = tempfile::Builder::new()
         .prefix(".installing-")
         .tempdir_in(&cache)

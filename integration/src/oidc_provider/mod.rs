@@ -17,7 +17,7 @@ use crate::browser::{Browser, Page};
 use crate::http_client;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::scratch::Scratch;
 
 pub use client::certified_client;
@@ -59,7 +59,7 @@ impl OidcProvider {
         let (process, url) = match start().await {
             Ok(started) => started,
             Err(error) => {
-                say(&format!("the OpenID provider is started again: {error:#}"));
+                print_message(&format!("the OpenID provider is started again: {error:#}"));
                 start().await?
             }
         };

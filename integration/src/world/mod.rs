@@ -22,7 +22,7 @@ use crate::node::Node;
 use crate::person::{BrokerAccess, Person};
 use crate::postgres::{Database, Postgres};
 use crate::process;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::random;
 use crate::scratch::Scratch;
 
@@ -207,7 +207,7 @@ impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for broker in &self.brokers {
-                say(&process::log_tail(&broker.log_file(), 25));
+                print_message(&process::log_tail(&broker.log_file(), 25));
             }
             self.cluster.keep_folder();
         }

@@ -9,7 +9,7 @@ use integration::{
     api::Api,
     http_client::http_client,
     probe::{self, Probe},
-    progress::say,
+    progress::print_message,
     world::World,
 };
 use reqwest::Client;
@@ -63,7 +63,7 @@ impl TokenHolder {
             })
         });
         let refused = refused.await.unwrap();
-        say(&format!("{what}: refused {refused:.3?} after the revocation's answer"));
+        print_message(&format!("{what}: refused {refused:.3?} after the revocation's answer"));
     }
 }
 
@@ -560,7 +560,7 @@ async fn how_long(world: &World, what: &str) {
         refused.iter().map(|(id, at)| at.saturating_duration_since(answers[id])).collect();
     took.sort_unstable();
     let (least, middle, most) = (took[0], took[took.len() / 2], took[took.len() - 1]);
-    say(&format!(
+    print_message(&format!(
         "{what}: {TOKENS} tokens in use, refused after {least:.2?} (least), {middle:.2?} (median), \
          {most:.2?} (most)"
     ));

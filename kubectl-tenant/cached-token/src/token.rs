@@ -24,7 +24,7 @@ pub const CLOCK_SETBACK_TOLERANCE_SECONDS: i64 = 60;
 const SCHEMA_VERSION: u32 = 1;
 /// Number of slots in the table of marks: this many processes can use one token before a mark may
 /// be overwritten.
-const MARK_SLOTS: usize = 32;
+const SERVED_SLOTS: usize = 32;
 /// Hexadecimal digits of a mark.
 const MARK_DIGITS: usize = 16;
 
@@ -91,7 +91,7 @@ impl CacheEntry {
     pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = serde_json::to_vec(self)?;
         bytes.push(b'\n');
-        bytes.resize(bytes.len() + MARK_SLOTS * MARK_DIGITS, b'0');
+        bytes.resize(bytes.len() + SERVED_SLOTS * MARK_DIGITS, b'0');
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -102,12 +102,12 @@ impl CacheEntry {
 pub struct CachedToken {
     /// The token and its metadata.
     pub entry: CacheEntry,
-    marks: Option<Marks>,
+    marks: Option<ServedProcesses>,
 }
 
 /// The second line, and its offset in the file.
 #[derive(Debug)]
-struct Marks {
+struct ServedProcesses {
     file: File,
     offset: u64,
     table: Vec<u8>,
@@ -140,8 +140,8 @@ impl CachedToken {
             Ok(_) => return Err(Unreadable::OtherVersion),
             Err(_) => return Err(classify_unreadable(document)),
         };
-        let table = rest.get(1..=MARK_SLOTS * MARK_DIGITS).map(<[u8]>::to_vec);
-        let marks = table.map(|table| Marks { file, offset: end as u64 + 1, table });
+        let table = rest.get(1..=SERVED_SLOTS * MARK_DIGITS).map(<[u8]>::to_vec);
+        let marks = table.map(|table| ServedProcesses { file, offset: end as u64 + 1, table });
         Ok(Self { entry, marks })
     }
 
@@ -154,7 +154,7 @@ impl CachedToken {
 
     /// Whether this process was given the token before.
     pub fn was_served_to(&self, parent: Parent) -> bool {
-        let (slot, mark) = mark_slot(parent);
+        let (slot, mark) = slot_of_process(parent);
         self.marks.as_ref().is_some_and(|marks| {
             marks.table.get(slot..slot + MARK_DIGITS).is_some_and(|found| found == mark.as_bytes())
         })
@@ -164,17 +164,17 @@ impl CachedToken {
     /// detection of a rejected token is lost.
     pub fn mark_served_to(&mut self, parent: Option<Parent>) {
         if let (Some(marks), Some(parent)) = (&mut self.marks, parent) {
-            let (slot, mark) = mark_slot(parent);
+            let (slot, mark) = slot_of_process(parent);
             let _ = marks.file.write_all_at(mark.as_bytes(), marks.offset + slot as u64);
         }
     }
 }
 
 /// Offset of a process's mark in the table, and its digits.
-fn mark_slot(parent: Parent) -> (usize, String) {
+fn slot_of_process(parent: Parent) -> (usize, String) {
     let mark = parent.fingerprint();
     #[expect(clippy::cast_possible_truncation, reason = "the remainder is below MARK_SLOTS")]
-    let index = (mark % MARK_SLOTS as u64) as usize;
+    let index = (mark % SERVED_SLOTS as u64) as usize;
     (index * MARK_DIGITS, hex(&mark.to_be_bytes()))
 }
 

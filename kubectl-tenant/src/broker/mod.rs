@@ -211,7 +211,7 @@ impl Broker {
         };
         let mut warning = self.version_warning.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(messages) = warning.take() {
-            messages.say(format!("warning: {advice}"));
+            messages.print_message(format!("warning: {advice}"));
         }
     }
 }

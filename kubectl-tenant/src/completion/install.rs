@@ -47,9 +47,9 @@ pub(super) fn install(folder: Option<&Path>, world: &World) -> Result<(), Error>
     }
     write_program(&folder, &path)
         .map_err(|error| Error::file("write", &path, &error).hint(FOLDER_HINT))?;
-    world.say(format!("kubectl completes `kubectl tenant …` with {}", path.display()));
+    world.print_message(format!("kubectl completes `kubectl tenant …` with {}", path.display()));
     if !folders_of_path(&world.env).any(|known| known == folder) {
-        world.say(format!(
+        world.print_message(format!(
             "warning: {} is not on your PATH, so kubectl does not find it yet",
             folder.display()
         ));

@@ -69,7 +69,7 @@ impl Candidate {
     }
 }
 
-/// Where the values of an argument come from.
+/// Source of the values of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source<'a> {
     /// Accounts on this machine.

@@ -40,19 +40,19 @@ impl Cache {
         let (file, bytes, warning) = match private_file::read(&self.path)? {
             PrivateFile::Missing => return Ok(None),
             PrivateFile::Untrusted(why) => {
-                self.messages.say(format!("warning: not used: {why}"));
+                self.messages.print_message(format!("warning: not used: {why}"));
                 return Ok(None);
             }
             PrivateFile::Contents { file, bytes, warning } => (file, bytes, warning),
         };
         if let Some(warning) = warning {
-            self.messages.say(warning);
+            self.messages.print_message(warning);
         }
         match CachedToken::parse(file, &bytes) {
             Ok(token) => Ok(Some(token)),
             Err(Unreadable::OtherVersion) => Ok(None),
             Err(Unreadable::Damaged) => {
-                self.messages.say(private_file::quarantine(&self.path));
+                self.messages.print_message(private_file::quarantine(&self.path));
                 Ok(None)
             }
         }
@@ -115,7 +115,7 @@ impl Cache {
             // Another process stored another token meanwhile; this one is as good.
             Ok(_) => CachedToken::not_stored(entry),
             Err(error) => {
-                self.messages.say(format!("warning: the token is not cached: {error}"));
+                self.messages.print_message(format!("warning: the token is not cached: {error}"));
                 CachedToken::not_stored(entry)
             }
         }
@@ -183,7 +183,7 @@ impl Cache {
     }
 }
 
-/// Where a token is used.
+/// Place of use of a token.
 pub(crate) fn mode(entry: &CacheEntry) -> TokenMode {
     if entry.credential_id.starts_with(SESSION_ID_PREFIX) {
         TokenMode::Gateway

@@ -74,7 +74,7 @@ impl FileLock {
                 Err(error) => return Err(Error::file("lock", kubeconfig, &error)),
             }
             if remove_stale(&path) {
-                messages.say(format!(
+                messages.print_message(format!(
                     "warning: the stale lock {} was removed, because it was older than {} s",
                     path.display(),
                     STALE_LOCK_AGE.as_secs()

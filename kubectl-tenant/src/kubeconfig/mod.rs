@@ -71,7 +71,7 @@ pub(crate) async fn install(
     }
     if new != old {
         if !layout_kept {
-            world.say(format!(
+            world.print_message(format!(
                 "warning: {} is not in block style and was rewritten: its comments are lost",
                 path.display()
             ));

@@ -213,7 +213,7 @@ fn a_new_file_is_private_and_complete() {
 }
 
 /// A kubeconfig with everything that a merge could lose.
-const RICH: &str = "\
+const FULL_KUBECONFIG: &str = "\
 # The company's clusters. Do not touch.
 apiVersion: v1
 kind: Config
@@ -244,10 +244,10 @@ current-context: prod   # stay here
 
 #[test]
 fn foreign_content_is_preserved_exactly() {
-    let (text, layout_kept) = merge_text(RICH, &ours(), true).unwrap();
+    let (text, layout_kept) = merge_text(FULL_KUBECONFIG, &ours(), true).unwrap();
     assert!(layout_kept);
     let removed: Vec<&str> =
-        RICH.lines().filter(|line| !text.lines().any(|kept| kept == *line)).collect();
+        FULL_KUBECONFIG.lines().filter(|line| !text.lines().any(|kept| kept == *line)).collect();
     assert_eq!(removed, ["current-context: prod   # stay here"]);
     // Replacing and restoring our own entries leaves no trace.
     let mut moved = ours();
@@ -259,7 +259,7 @@ fn foreign_content_is_preserved_exactly() {
 
 #[test]
 fn line_endings_are_preserved() {
-    let dos = RICH.replace('\n', "\r\n");
+    let dos = FULL_KUBECONFIG.replace('\n', "\r\n");
     let (text, layout_kept) = merge_text(dos.trim_end(), &ours(), false).unwrap();
     assert!(layout_kept);
     assert!(!text.replace("\r\n", "").contains('\n'));
@@ -396,7 +396,7 @@ fn links_and_mode_are_preserved() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);
     fs::create_dir(path("real")).unwrap();
-    fs::write(path("real/config"), RICH).unwrap();
+    fs::write(path("real/config"), FULL_KUBECONFIG).unwrap();
     fs::set_permissions(path("real/config"), fs::Permissions::from_mode(0o640)).unwrap();
     symlink("real/config", path("middle")).unwrap();
     symlink(path("middle"), path("config")).unwrap();
@@ -465,7 +465,7 @@ fn write_repeatedly() {
 fn killed_at_any_point_the_file_is_the_old_one_or_the_new_one() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("config");
-    fs::write(&path, RICH).unwrap();
+    fs::write(&path, FULL_KUBECONFIG).unwrap();
     for round in 0_u64..20 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "kubeconfig::tests::write_repeatedly", "--ignored"])
@@ -490,7 +490,7 @@ fn killed_at_any_point_the_file_is_the_old_one_or_the_new_one() {
         let text = fs::read_to_string(&path).unwrap();
         let value = parse(&text);
         assert_eq!(value["clusters"].as_sequence().unwrap().len(), 3, "{text}");
-        assert_eq!(value["x-unknown"], parse(RICH)["x-unknown"]);
+        assert_eq!(value["x-unknown"], parse(FULL_KUBECONFIG)["x-unknown"]);
         assert!(text.contains("# production") && text.contains("# the end"), "{text}");
         let _ = fs::remove_file(home.path().join("config.lock"));
     }

@@ -23,11 +23,13 @@ pub(super) async fn by_browser(
     let bound = BoundListener::bind().await?;
     let request = issuer.authorization_request(bound.redirect(), world.entropy)?;
     let mut listener = bound.serve(&request.state);
-    world.say_lines(format!("Sign in on this page:\n\n  {}\n", request.url));
-    world.say("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
+    world.print_lines(format!("Sign in on this page:\n\n  {}\n", request.url));
+    world.print_message("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
     open_page(&request, world);
     let mut line = if paste && (world.stdin_is_terminal)() {
-        world.say("If the browser is on another machine, paste the address that it ends at here.");
+        world.print_message(
+            "If the browser is on another machine, paste the address that it ends at here.",
+        );
         Some(read_line(world))
     } else {
         None
@@ -46,7 +48,7 @@ pub(super) async fn by_browser(
                 match pasted_redirect(&text, &request.state) {
                     Ok(redirect) => return redeem(issuer, request, redirect, world).await,
                     Err(error) if !text.trim().is_empty() => {
-                        world.say(format!("{error}; still waiting for the browser"));
+                        world.print_message(format!("{error}; still waiting for the browser"));
                         line = Some(read_line(world));
                     }
                     // The input ended, but the browser may still come back.
@@ -63,7 +65,7 @@ fn open_page(request: &AuthorizationRequest, world: &World) {
     let url = request.url.to_string();
     tokio::task::spawn_blocking(move || {
         if let Err(error) = browser(&env, &url) {
-            messages.say(format!(
+            messages.print_message(format!(
                 "No browser could be opened ({error}). Open the page yourself, or use --no-browser."
             ));
         }
@@ -104,7 +106,7 @@ async fn redeem(
 /// Signs in with any browser: the person pastes the code, or the whole redirect.
 pub(super) async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Tokens, Error> {
     let request = issuer.authorization_request(issuer.paste_redirect(), world.entropy)?;
-    world.say_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", request.url));
+    world.print_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", request.url));
     world.stderr.write("Paste the code here: ");
     let line = read_line(world).await.unwrap_or_default();
     let text = line.trim();

@@ -159,9 +159,9 @@ fn show_result(result: &LoginResult, options: &Login, world: &mut World) -> Resu
         )
     })?;
     if options.no_use {
-        world.say(format!("try: kubectl --context {} get pods", result.context));
+        world.print_message(format!("try: kubectl --context {} get pods", result.context));
     } else {
-        world.say("try: kubectl get pods");
+        world.print_message("try: kubectl get pods");
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ fn explain_storage(
     world: &World,
 ) {
     match done.storage {
-        Storage::None => world.say(
+        Storage::None => world.print_message(
             "Nothing long-lived is kept: kubectl works for two hours at most, other commands for \
              some minutes, and then you are asked to sign in again.",
         ),
@@ -202,7 +202,9 @@ fn explain_storage(
                 || "There is no keyring here".to_owned(),
                 |why| format!("The keyring cannot be used ({why})"),
             );
-            world.say(format!("{why}; your session is kept in a file that only you can read."));
+            world.print_message(format!(
+                "{why}; your session is kept in a file that only you can read."
+            ));
         }
         Storage::File | Storage::Keyring => {}
     }
@@ -211,7 +213,7 @@ fn explain_storage(
 fn warn_about_clock_offset(offset: i64, world: &World) {
     if offset.abs() > CLOCK_OFFSET_WARNING_SECONDS {
         let direction = if offset > 0 { "behind" } else { "ahead of" };
-        world.say(format!(
+        world.print_message(format!(
             "warning: the clock of this machine is {} s {direction} the broker's",
             offset.abs()
         ));
@@ -230,7 +232,7 @@ async fn own_workspace(
     let own = own.filter(|it| it.tenant.is_none()).find(|it| it.owner == me.id);
     let workspace = if let Some(found) = own {
         if let Some(tier) = tier.filter(|tier| *tier != found.tier) {
-            world.say(format!(
+            world.print_message(format!(
                 "warning: your workspace has the tier {}; --tier {tier} has no effect on it",
                 found.tier
             ));
@@ -238,7 +240,7 @@ async fn own_workspace(
         found
     } else {
         let tier = tier.unwrap_or(DEFAULT_TIER);
-        world.say(format!("Creating your workspace (tier {tier}) …"));
+        world.print_message(format!("Creating your workspace (tier {tier}) …"));
         client.init(tier).await?
     };
     workspace::until_provisioned(client, workspace).await.map_err(|error| match error.kind {

@@ -54,7 +54,7 @@ impl PollSchedule {
 pub(super) async fn by_device(issuer: &Issuer, world: &World) -> Result<Tokens, Error> {
     let code = issuer.request_device_code().await?;
     let deadline = Instant::now() + code.lifetime;
-    world.say_lines(instructions(&code));
+    world.print_lines(instructions(&code));
     let mut schedule = PollSchedule::new(code.interval);
     let mut outage_reported = false;
     loop {
@@ -70,7 +70,7 @@ pub(super) async fn by_device(issuer: &Issuer, world: &World) -> Result<Tokens, 
             Ok(DevicePoll::SlowDown) => schedule.slow_down(),
             Err(error) if error.kind == Kind::Unreachable => {
                 if !outage_reported {
-                    world.say(format!("{error}; still waiting"));
+                    world.print_message(format!("{error}; still waiting"));
                 }
                 outage_reported = true;
                 schedule.back_off();

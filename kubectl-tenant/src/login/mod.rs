@@ -106,11 +106,13 @@ async fn request_tokens(
         SignInMethod::Browser { paste } => by_browser(issuer, paste, world).await,
         SignInMethod::Paste => by_paste(issuer, world).await,
         SignInMethod::Device(reason) if issuer.offers_device_grant() => {
-            reason.text().into_iter().for_each(|line| world.say(line));
+            reason.text().into_iter().for_each(|line| world.print_message(line));
             device::by_device(issuer, world).await
         }
         SignInMethod::Device(_) => {
-            world.say("This broker offers no sign-in on another device; paste its code here.");
+            world.print_message(
+                "This broker offers no sign-in on another device; paste its code here.",
+            );
             by_paste(issuer, world).await
         }
     }
@@ -172,7 +174,9 @@ async fn revoke_previous(
     if let Some(endpoint) = &before.revocation_endpoint
         && let Err(error) = oidc::revoke(http, endpoint, refresh_token).await
     {
-        world.say(format!("warning: the session before this one could not be ended: {error}"));
+        world.print_message(format!(
+            "warning: the session before this one could not be ended: {error}"
+        ));
     }
 }
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use tenant_shared::{
-    AAModelList, DeletedDistributionAnswer, DistributionStatusAnswer, InstallDistributionRequest,
-    InstalledDistributionAnswer, MODEL_SERVICES_PATH, ModelServicesFailure,
+    AAModelList, DeletedDistributionResponse, DistributionStatusResponse,
+    InstallDistributionRequest, InstalledDistributionResponse, MODEL_SERVICES_PATH,
+    ModelServicesFailure,
 };
 use url::form_urlencoded::Serializer;
 
@@ -33,7 +34,7 @@ impl Broker {
         &self,
         namespace: &str,
         request: &InstallDistributionRequest,
-    ) -> Result<InstalledDistributionAnswer, Error> {
+    ) -> Result<InstalledDistributionResponse, Error> {
         let body = Some(json_body(request)?);
         self.parse(&self.in_namespace(Method::POST, "/lsd/install", namespace, &[], body).await?)
     }
@@ -42,7 +43,7 @@ impl Broker {
     pub(super) async fn distribution_status(
         &self,
         namespace: &str,
-    ) -> Result<DistributionStatusAnswer, Error> {
+    ) -> Result<DistributionStatusResponse, Error> {
         self.parse(&self.in_namespace(Method::GET, "/lsd/status", namespace, &[], None).await?)
     }
 
@@ -51,7 +52,7 @@ impl Broker {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<DeletedDistributionAnswer, Error> {
+    ) -> Result<DeletedDistributionResponse, Error> {
         // Some proxies drop the body of a DELETE.
         let query = [("name", name)];
         self.parse(

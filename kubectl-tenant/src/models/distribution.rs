@@ -35,8 +35,10 @@ pub(super) fn install(
         format!("LlamaStackDistribution {} created in {}\n", it.data.name, target.namespace)
     })?;
     if options.wait.is_none() {
-        world
-            .say(format!("to see its phase: kubectl tenant models status -n {}", target.namespace));
+        world.print_message(format!(
+            "to see its phase: kubectl tenant models status -n {}",
+            target.namespace
+        ));
         return Ok(());
     }
     let deadline = Instant::now() + wait;
@@ -86,7 +88,7 @@ async fn wait_until_ready(
         let seen = match target.broker.distribution_status(&target.namespace).await {
             Ok(answer) => match progress(answer.data.as_ref(), name) {
                 Progress::Ready => {
-                    world.say(format!("{name}: Ready"));
+                    world.print_message(format!("{name}: Ready"));
                     return Ok(());
                 }
                 Progress::Ended(error) => return Err(error),
@@ -99,7 +101,7 @@ async fn wait_until_ready(
             Err(error) => return Err(error),
         };
         if seen != reported {
-            world.say(format!("{name}: {seen}"));
+            world.print_message(format!("{name}: {seen}"));
             reported = seen;
         }
         if Instant::now() + pause > deadline {
@@ -126,7 +128,7 @@ pub(super) fn status(
     let found = runtime::block_on(broker.distribution_status(&namespace))??;
     output::show(world, options.shown.output, &found, |it| table(it.data.as_slice()))?;
     if found.data.is_none() {
-        world.say(format!(
+        world.print_message(format!(
             "there is no Llama Stack in {namespace}; install one: kubectl tenant models install MODEL"
         ));
     }

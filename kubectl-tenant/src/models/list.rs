@@ -34,7 +34,9 @@ fn list(flags: &AccountFlags, options: &ListModels, world: &mut World) -> Result
         ListFormat::Table | ListFormat::Json | ListFormat::Yaml => table(&it.data),
     })?;
     if found.data.is_empty() {
-        world.say(format!("no model in {namespace} has the label opendatahub.io/genai-asset=true"));
+        world.print_message(format!(
+            "no model in {namespace} has the label opendatahub.io/genai-asset=true"
+        ));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ impl CommandTarget {
         Self::open_for(flags, options, Duration::ZERO, world)
     }
 
-    /// As [`Self::open`], for a command that waits after its first request.
+    /// Like [`Self::open`], for a command that waits after its first request.
     pub(super) fn open_for(
         flags: &AccountFlags,
         options: &NamespaceFlag,

@@ -154,12 +154,12 @@ impl SessionStore {
             PrivateFile::Contents { bytes, warning, .. } => (bytes, warning),
         };
         if let Some(warning) = warning {
-            self.messages.say(warning);
+            self.messages.print_message(warning);
         }
         match serde_json::from_slice::<Session>(&bytes) {
             Ok(session) if session.version == SCHEMA_VERSION => Ok(Some(session)),
             _ => {
-                self.messages.say(private_file::quarantine(&self.path));
+                self.messages.print_message(private_file::quarantine(&self.path));
                 Ok(None)
             }
         }
@@ -224,7 +224,7 @@ impl SessionStore {
                 return Err(Error::other(format!("the keyring cannot be used: {why}"))
                     .hint("unlock it, or use --storage file"));
             }
-            self.messages.say(format!(
+            self.messages.print_message(format!(
                 "The keyring cannot be used ({why}); the session is in a private file instead."
             ));
             session.storage = Storage::File;
@@ -240,8 +240,10 @@ impl SessionStore {
         if session.storage == Storage::Keyring
             && let Err(why) = self.keyring.delete(&self.entry, KEYRING_TIMEOUT)
         {
-            self.messages
-                .say(format!("warning: the entry {:?} is still in the keyring: {why}", self.entry));
+            self.messages.print_message(format!(
+                "warning: the entry {:?} is still in the keyring: {why}",
+                self.entry
+            ));
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{cli::STORAGE_ENV, error::Error, world::Env};
 
-/// Where the refresh token is stored.
+/// Storage of the refresh token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Storage {

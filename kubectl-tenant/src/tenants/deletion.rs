@@ -32,18 +32,18 @@ pub(super) fn delete(
         let path = format!("/api/v1/namespaces/{name}");
         let response = broker.kubernetes(Method::DELETE, &cluster, &path, None).await?;
         let uid = uid(&response.accepted()?).map(str::to_owned);
-        world.say(format!("Namespace {name} is being deleted."));
+        world.print_message(format!("Namespace {name} is being deleted."));
         if !options.wait {
             return Ok(());
         }
         let namespace = NamespacePath { cluster: &cluster, path: &path, uid: uid.as_deref() };
         wait_until_gone(&broker, &namespace, deadline, world).await?;
-        world.say(format!("Namespace {name} is gone."));
+        world.print_message(format!("Namespace {name} is gone."));
         Ok::<_, Error>(())
     })?
 }
 
-/// Where a namespace is, and which one it is.
+/// Tenant and identity of a namespace.
 struct NamespacePath<'a> {
     cluster: &'a str,
     path: &'a str,
@@ -74,7 +74,7 @@ async fn wait_until_gone(
                 }
                 let remaining = remaining(&object);
                 if !remaining.is_empty() && remaining != reported {
-                    world.say(format!("Waiting: {remaining}"));
+                    world.print_message(format!("Waiting: {remaining}"));
                     reported = remaining;
                 }
             }

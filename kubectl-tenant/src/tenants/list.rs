@@ -36,7 +36,7 @@ fn list(flags: &AccountFlags, options: OutputArgs, world: &mut World) -> Result<
     let found = runtime::block_on(account.broker.tenants())??;
     output::show(world, options.output, &found, |it| table(&it.items))?;
     if found.items.is_empty() {
-        world.say("no Tenant names you; ask an administrator, or an owner of the tenant");
+        world.print_message("no Tenant names you; ask an administrator, or an owner of the tenant");
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::{broker::Broker, error::Error, workspace, world::World};
 /// Makes the person a member of a tenant, if they are not yet, and waits until the membership can be
 /// used.
 pub(super) async fn join(broker: &Broker, tenant: &str, world: &World) -> Result<Workspace, Error> {
-    world.say(format!("Joining tenant {tenant} …"));
+    world.print_message(format!("Joining tenant {tenant} …"));
     let membership = broker.join_tenant(tenant).await?;
     workspace::until_provisioned(broker, membership).await
 }

@@ -35,7 +35,7 @@ const ADMINISTRATOR_HINT: &str =
 const MAX_ANSWER_BYTES: u64 = 64;
 
 /// A move that a person asked for.
-struct Wanted<'a> {
+struct RequestedMove<'a> {
     namespace: &'a str,
     to: &'a str,
     /// Whether another tenant has the namespace.
@@ -50,7 +50,7 @@ pub(super) fn adopt(
     world: &mut World,
 ) -> Result<(), Error> {
     let AdoptNamespace { namespace, tenant: to, flags: move_flags } = options;
-    run(flags, &Wanted { namespace, to, is_transfer: false, flags: move_flags }, world)
+    run(flags, &RequestedMove { namespace, to, is_transfer: false, flags: move_flags }, world)
 }
 
 /// Runs `namespaces transfer`.
@@ -60,31 +60,35 @@ pub(super) fn transfer(
     world: &mut World,
 ) -> Result<(), Error> {
     let TransferNamespace { namespace, to, flags: move_flags } = options;
-    run(flags, &Wanted { namespace, to, is_transfer: true, flags: move_flags }, world)
+    run(flags, &RequestedMove { namespace, to, is_transfer: true, flags: move_flags }, world)
 }
 
-fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(), Error> {
+fn run(
+    flags: &AccountFlags,
+    requested: &RequestedMove<'_>,
+    world: &mut World,
+) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
-    let (namespace, to) = (wanted.namespace, wanted.to);
+    let (namespace, to) = (requested.namespace, requested.to);
     let plan = runtime::block_on(account.broker.move_plan(to, namespace))??;
-    output::show(world, wanted.flags.shown.output, &plan, text)?;
-    check(wanted, &plan)?;
-    check_answer(wanted, &plan)?;
-    check_level(wanted.flags, &plan)?;
+    output::show(world, requested.flags.shown.output, &plan, text)?;
+    check(requested, &plan)?;
+    check_answer(requested, &plan)?;
+    check_level(requested.flags, &plan)?;
     // The API server decides on the rights of the kubeconfig before anything is announced.
-    kubectl_patch(wanted.flags, &plan, true)?;
-    if wanted.flags.dry_run {
-        world.say("Dry run: nothing was changed.");
+    kubectl_patch(requested.flags, &plan, true)?;
+    if requested.flags.dry_run {
+        world.print_message("Dry run: nothing was changed.");
         return Ok(());
     }
-    confirm(wanted, world)?;
+    confirm(requested, world)?;
     let request = MoveNamespaceRequest {
         namespace_uid: plan.namespace_uid.clone(),
         from: plan.from.clone(),
-        reason: wanted.flags.reason.text.clone(),
+        reason: requested.flags.reason.text.clone(),
     };
     // The time for an answer does not count.
-    let deadline = Instant::now() + Duration::from_secs(wanted.flags.timeout.into());
+    let deadline = Instant::now() + Duration::from_secs(requested.flags.timeout.into());
     let broker = account.broker.with_deadline(deadline + TOTAL_TIMEOUT);
     let announced = runtime::block_on(broker.announce_move(to, namespace, &request))??;
     if announced.labels != plan.labels {
@@ -92,21 +96,21 @@ fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(
             Error::refused("the Tenant changed since the plan was made").hint("run it again")
         );
     }
-    kubectl_patch(wanted.flags, &plan, false)?;
-    world.say(format!("Namespace {namespace} goes to tenant {to} …"));
-    runtime::block_on(wait(&broker, wanted, deadline))??;
-    world.say(format!("Namespace {namespace} is one of tenant {to}."));
+    kubectl_patch(requested.flags, &plan, false)?;
+    world.print_message(format!("Namespace {namespace} goes to tenant {to} …"));
+    runtime::block_on(wait(&broker, requested, deadline))??;
+    world.print_message(format!("Namespace {namespace} is one of tenant {to}."));
     Ok(())
 }
 
 /// Checks that the move is possible, and that the command fits.
-fn check(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
-    let (namespace, to) = (wanted.namespace, wanted.to);
+fn check(requested: &RequestedMove<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
+    let (namespace, to) = (requested.namespace, requested.to);
     if !plan.refusals.is_empty() {
         let reasons = plan.refusals.join("; ");
         return Err(Error::refused(format!("namespace {namespace} cannot be moved: {reasons}")));
     }
-    match (&plan.from, wanted.is_transfer) {
+    match (&plan.from, requested.is_transfer) {
         (Some(from), false) => {
             Err(Error::refused(format!("namespace {namespace} is one of tenant {from}"))
                 .hint(format!("kubectl tenant namespaces transfer {namespace} --to {to}")))
@@ -119,17 +123,17 @@ fn check(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
 
 /// Checks that the broker asks for nothing but the move, because the labels are written with the
 /// rights of an administrator of the cluster, which the broker does not have.
-fn check_answer(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
+fn check_answer(requested: &RequestedMove<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
     let is_expected = |(label, value): (&String, &String)| match label.as_str() {
-        TENANT_LABEL => value == wanted.to,
+        TENANT_LABEL => value == requested.to,
         TENANT_UID_LABEL => !value.is_empty(),
         POD_SECURITY => matches!(value.as_str(), "baseline" | "restricted"),
         _ => false,
     };
     let has_both = [TENANT_LABEL, TENANT_UID_LABEL].iter().all(|it| plan.labels.contains_key(*it));
     // kubectl changes whatever namespace it finds if these are empty.
-    let is_about_it = plan.namespace == wanted.namespace
-        && plan.to == wanted.to
+    let is_about_it = plan.namespace == requested.namespace
+        && plan.to == requested.to
         && !plan.namespace_uid.is_empty()
         && !plan.resource_version.is_empty();
     if is_about_it && has_both && plan.labels.iter().all(is_expected) {
@@ -168,14 +172,15 @@ fn check_level(flags: &MoveFlags, plan: &NamespaceMovePlan) -> Result<(), Error>
 }
 
 /// Asks the person, unless they said yes already.
-fn confirm(wanted: &Wanted<'_>, world: &World) -> Result<(), Error> {
-    if wanted.flags.yes {
+fn confirm(requested: &RequestedMove<'_>, world: &World) -> Result<(), Error> {
+    if requested.flags.yes {
         return Ok(());
     }
     if !(world.stdin_is_terminal)() {
         return Err(Error::usage("nobody can be asked here; --yes moves the namespace"));
     }
-    let question = format!("Move namespace {} into tenant {}? [y/N] ", wanted.namespace, wanted.to);
+    let question =
+        format!("Move namespace {} into tenant {}? [y/N] ", requested.namespace, requested.to);
     world.stderr.write(&question);
     let answer = world.stdin.line(MAX_ANSWER_BYTES);
     if matches!(answer.trim(), "y" | "Y" | "yes") {
@@ -238,10 +243,14 @@ fn run_kubectl(mut command: Command, failure: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Polls until the new tenant has the namespace with all rights.
-async fn wait(broker: &Broker, wanted: &Wanted<'_>, deadline: Instant) -> Result<(), Error> {
+async fn wait(
+    broker: &Broker,
+    requested: &RequestedMove<'_>,
+    deadline: Instant,
+) -> Result<(), Error> {
     loop {
-        let namespaces = broker.tenant_namespaces(wanted.to).await?.items;
-        let found = namespaces.iter().find(|it| it.name == wanted.namespace);
+        let namespaces = broker.tenant_namespaces(requested.to).await?.items;
+        let found = namespaces.iter().find(|it| it.name == requested.namespace);
         if found.is_some_and(|it| it.status == ACTIVE) {
             return Ok(());
         }
@@ -249,12 +258,12 @@ async fn wait(broker: &Broker, wanted: &Wanted<'_>, deadline: Instant) -> Result
             let status = found.map_or("not the tenant's yet", |it| it.status.as_str());
             return Err(Error::unreachable(format!(
                 "namespace {} is {status}; the move is not complete",
-                wanted.namespace
+                requested.namespace
             ))
             .hint(format!(
                 "the broker continues by itself: kubectl tenant namespaces --tenant {to} and \
                  kubectl tenant tenants get {to} show the state",
-                to = wanted.to
+                to = requested.to
             )));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -316,7 +325,8 @@ mod tests {
     #[test]
     fn only_the_labels_of_the_move_are_written() {
         let flags = MoveFlags::default();
-        let wanted = Wanted { namespace: "solar-a", to: "lunar", is_transfer: true, flags: &flags };
+        let requested =
+            RequestedMove { namespace: "solar-a", to: "lunar", is_transfer: true, flags: &flags };
         let labels = |more: &[(&str, &str)]| -> BTreeMap<String, String> {
             [(TENANT_LABEL, "lunar"), (TENANT_UID_LABEL, "t-1")]
                 .iter()
@@ -328,8 +338,8 @@ mod tests {
             labels: labels(more),
             ..plan(Some("solar"), &[])
         };
-        assert!(check_answer(&wanted, &good(&[])).is_ok());
-        assert!(check_answer(&wanted, &good(&[(POD_SECURITY, "restricted")])).is_ok());
+        assert!(check_answer(&requested, &good(&[])).is_ok());
+        assert!(check_answer(&requested, &good(&[(POD_SECURITY, "restricted")])).is_ok());
         for bad in [
             good(&[(POD_SECURITY, "privileged")]),
             good(&[("tenant-broker.io/home", "true")]),
@@ -341,23 +351,27 @@ mod tests {
             NamespaceMovePlan { resource_version: String::new(), ..good(&[]) },
             plan(Some("solar"), &[]),
         ] {
-            assert!(check_answer(&wanted, &bad).is_err(), "{bad:?}");
+            assert!(check_answer(&requested, &bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn the_command_has_to_fit_the_plan() {
         let flags = MoveFlags::default();
-        let wanted =
-            |is_transfer| Wanted { namespace: "solar-a", to: "lunar", is_transfer, flags: &flags };
-        assert!(check(&wanted(true), &plan(Some("solar"), &[])).is_ok());
-        assert!(check(&wanted(false), &plan(None, &[])).is_ok());
+        let requested = |is_transfer| RequestedMove {
+            namespace: "solar-a",
+            to: "lunar",
+            is_transfer,
+            flags: &flags,
+        };
+        assert!(check(&requested(true), &plan(Some("solar"), &[])).is_ok());
+        assert!(check(&requested(false), &plan(None, &[])).is_ok());
         for (is_transfer, plan, text) in [
             (false, plan(Some("solar"), &[]), "namespaces transfer solar-a --to lunar"),
             (true, plan(None, &[]), "namespaces adopt solar-a --tenant lunar"),
             (true, plan(Some("solar"), &["tenant solar is suspended"]), "solar is suspended"),
         ] {
-            let error = check(&wanted(is_transfer), &plan).unwrap_err();
+            let error = check(&requested(is_transfer), &plan).unwrap_err();
             assert_eq!(error.kind, Kind::Refused);
             let all = format!("{error} {}", error.hint.clone().unwrap_or_default());
             assert!(all.contains(text), "{all}");

@@ -49,7 +49,9 @@ fn list(flags: &AccountFlags, options: &ListedNamespaces, world: &mut World) -> 
     let found = NamespaceList { items };
     output::show(world, options.shown.output, &found, |it| table(&it.items))?;
     if found.items.is_empty() {
-        world.say("there is no namespace yet; create one: kubectl tenant namespaces create NAME");
+        world.print_message(
+            "there is no namespace yet; create one: kubectl tenant namespaces create NAME",
+        );
     }
     Ok(())
 }
@@ -86,7 +88,7 @@ fn create_namespace(
             Some(name) => name.clone(),
             None => choose::tenant_for(broker.tenants().await?.items, &options.name)?,
         };
-        world.say(format!("Creating namespace {} of tenant {tenant} …", options.name));
+        world.print_message(format!("Creating namespace {} of tenant {tenant} …", options.name));
         let request = CreateNamespaceRequest {
             name: options.name.clone(),
             labels: options.labels.iter().cloned().collect(),
@@ -96,7 +98,7 @@ fn create_namespace(
         Ok::<_, Error>(ListedNamespace { tenant, namespace })
     })??;
     output::show(world, options.shown.output, &created, |it| table(std::slice::from_ref(it)))?;
-    world.say(format!(
+    world.print_message(format!(
         "to use it with kubectl: kubectl tenant use {} --namespace {}",
         created.tenant, created.namespace.name
     ));

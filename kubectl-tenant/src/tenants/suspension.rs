@@ -96,7 +96,7 @@ fn run(
         report_open_steps(operation.decided_text(), &response.steps, world);
         runtime::block_on(wait_for_completion(&broker, tenant, operation, deadline, world))??;
     }
-    world.say(operation.done_text(tenant));
+    world.print_message(operation.done_text(tenant));
     Ok(())
 }
 
@@ -129,7 +129,7 @@ async fn wait_for_completion(
             )));
         }
         if state != reported {
-            world.say(format!("Waiting; the tenant is {state}"));
+            world.print_message(format!("Waiting; the tenant is {state}"));
             reported = state;
         }
         tokio::time::sleep(POLL_INTERVAL).await;

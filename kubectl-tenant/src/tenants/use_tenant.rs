@@ -62,7 +62,7 @@ pub(crate) fn use_tenant(
         entry: &options.entry,
     };
     install_context(&mut account, entries, &context, profile, world)?;
-    world.say(explanation(tenant, namespace, &namespaces));
+    world.print_message(explanation(tenant, namespace, &namespaces));
     Ok(())
 }
 

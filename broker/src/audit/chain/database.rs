@@ -3,7 +3,9 @@
 use sqlx::FromRow as _;
 use uuid::Uuid;
 
-use super::{Fault, Hash, Head, Line, SealedRow, Start, VerificationReport, verify::Verifier};
+use super::{
+    Hash, Head, Line, SealedRow, Start, VerificationFault, VerificationReport, verify::Verifier,
+};
 use crate::{
     base::{
         db::{Db, Tx},
@@ -149,7 +151,7 @@ pub async fn verify(
         let state = match State::read(db).await {
             Err(sqlx::Error::RowNotFound) => {
                 let verifier = Verifier::new(keys, Start::Whole, expected);
-                return Ok(verifier.into_report(Some(Fault::NoHead), None));
+                return Ok(verifier.into_report(Some(VerificationFault::NoHead), None));
             }
             state => state?,
         };
@@ -174,7 +176,7 @@ async fn verify_rows(
     state: &State,
     verifier: &mut Verifier<'_>,
     progress: &mut impl FnMut(u64),
-) -> sqlx::Result<Result<(), Fault>> {
+) -> sqlx::Result<Result<(), VerificationFault>> {
     if let Some(anchor) = state.anchor()
         && let Err(fault) = verifier.check(&anchor)
     {
@@ -212,11 +214,11 @@ fn verify_page(
     verifier: &mut Verifier<'_>,
     page: Vec<RowResult>,
     checkpoints: Vec<(i64, String)>,
-) -> Result<(), Fault> {
+) -> Result<(), VerificationFault> {
     let mut checkpoints = checkpoints.into_iter().peekable();
     for row in page {
         let after = verifier.last().sequence;
-        let row = row.map_err(|why| Fault::Unreadable { after, why })?;
+        let row = row.map_err(|why| VerificationFault::Unreadable { after, why })?;
         while let Some((sequence, signed)) =
             checkpoints.next_if(|checkpoint| checkpoint.0 < row.sequence)
         {
@@ -229,15 +231,15 @@ fn verify_page(
 }
 
 /// Whether the last row is the head, which the next sealed row would follow.
-fn verify_head(state: &State, verifier: &Verifier<'_>) -> Result<(), Fault> {
+fn verify_head(state: &State, verifier: &Verifier<'_>) -> Result<(), VerificationFault> {
     verifier.finish()?;
     let last = verifier.last();
     if (last.sequence, last.hash) == (state.sequence, state.hash) {
         return Ok(());
     }
     Err(if state.sequence > last.sequence {
-        Fault::Missing { first: last.sequence + 1, last: state.sequence }
+        VerificationFault::Missing { first: last.sequence + 1, last: state.sequence }
     } else {
-        Fault::Head { head: state.sequence, last: last.sequence }
+        VerificationFault::Head { head: state.sequence, last: last.sequence }
     })
 }

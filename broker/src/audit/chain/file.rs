@@ -3,7 +3,8 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::{
-    Fault, Head, Line, SealedRow, Start, VerificationReport, line::MAX_LINE_BYTES, verify::Verifier,
+    Head, Line, SealedRow, Start, VerificationFault, VerificationReport, line::MAX_LINE_BYTES,
+    verify::Verifier,
 };
 use crate::base::signing::PublicKeys;
 
@@ -25,8 +26,8 @@ pub fn verify(
     verify_rows(lines, keys, start, expected, progress, |_| {})
 }
 
-/// As [`verify`], and gives each row to `read`, in the same pass over the lines. The rows are proven
-/// only if the report has no fault.
+/// Like [`verify`], and gives each row to `read`, in the same pass over the lines. The rows are
+/// proven only if the report has no fault.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -54,7 +55,7 @@ pub fn verify_rows(
             .map_err(|why| format!("line {number}: {why}"));
         let after = verifier.last().sequence;
         let checked = parsed
-            .map_err(|why| Fault::Unreadable { after, why })
+            .map_err(|why| VerificationFault::Unreadable { after, why })
             .and_then(|line| verifier.check(&line).map(|()| line));
         match checked {
             Ok(Line::Row(sealed)) => read(*sealed),

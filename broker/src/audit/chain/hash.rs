@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::audit::Row;
+use crate::audit::TrailRow;
 
 /// Domain separation tag: sets these hashes apart from all others, and later encodings from this
 /// one.
@@ -26,9 +26,9 @@ impl Hash {
     /// bytes; or as one byte 0 if the row does not have it. Numbers are 64 bits, big-endian;
     /// identifiers are their 16 bytes. The order of the fields is that of this function.
     #[must_use]
-    pub fn link(self, sequence: i64, row: &Row) -> Self {
+    pub fn link(self, sequence: i64, row: &TrailRow) -> Self {
         // Destructured, so that a new column does not compile until it is hashed.
-        let Row {
+        let TrailRow {
             id,
             created_at,
             action,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Hash;
-use crate::audit::Row;
+use crate::audit::TrailRow;
 
 /// Maximum bytes of a line; a row has a few hundred.
 pub(super) const MAX_LINE_BYTES: usize = 1024 * 1024;
@@ -19,7 +19,7 @@ pub struct SealedRow {
     /// The row itself.
     #[sqlx(flatten)]
     #[serde(flatten)]
-    pub row: Row,
+    pub row: TrailRow,
 }
 
 /// A line of an export. Whole exports can be concatenated.

@@ -13,21 +13,21 @@
 
 mod checkpoint;
 mod database;
-mod fault;
 mod file;
 mod hash;
 mod line;
 mod seal;
 #[cfg(test)]
 mod tests;
+mod verification_fault;
 mod verify;
 
 pub use database::{head, verify as verify_database};
-pub use fault::Fault;
 pub use file::{verify as verify_file, verify_rows as verify_file_rows};
 pub use hash::Hash;
 pub use line::{Line, SealedRow};
 pub use seal::{SealError, Sealer};
+pub use verification_fault::VerificationFault;
 pub use verify::{Head, Start, VerificationReport};
 
 pub(super) use checkpoint::{ANCHOR, CHECKPOINT, CheckpointClaims};

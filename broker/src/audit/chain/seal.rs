@@ -6,7 +6,7 @@ use sqlx::QueryBuilder;
 
 use super::{CHECKPOINT, CheckpointClaims, Hash, State};
 use crate::{
-    audit::{AuditKeys, Row},
+    audit::{AuditKeys, TrailRow},
     base::{
         clock::{Clock, ticks},
         db::{Db, Tx},
@@ -129,7 +129,7 @@ impl Sealer {
     /// Everything but the commit: the transaction and the number of its rows.
     pub(super) async fn prepare_batch(&self) -> Result<Option<(Tx, usize)>, SealError> {
         let head = State::read(&self.db).await?;
-        let rows: Vec<Row> = on_engine!(self.db.reader(), pool => sqlx::query_as(UNSEALED)
+        let rows: Vec<TrailRow> = on_engine!(self.db.reader(), pool => sqlx::query_as(UNSEALED)
             .bind(i64::try_from(MAX_BATCH_ROWS).unwrap_or(i64::MAX))
             .fetch_all(pool).await)?;
         if rows.is_empty() {

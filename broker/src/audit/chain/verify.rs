@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{ANCHOR, CHECKPOINT, CheckpointClaims, Fault, Hash, Line, SealedRow};
+use super::{ANCHOR, CHECKPOINT, CheckpointClaims, Hash, Line, SealedRow, VerificationFault};
 use crate::base::signing::{PublicKeys, SignatureError};
 
 /// A head of the chain, as an auditor keeps it elsewhere: `SEQUENCE:HASH`.
@@ -33,7 +33,7 @@ impl std::fmt::Display for Head {
     }
 }
 
-/// Where a trail may start.
+/// Start of a trail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At the first row, or at a signed anchor after which the broker pruned the rows before.
@@ -49,7 +49,7 @@ pub struct VerificationReport {
     pub intact: bool,
     /// The first fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Fault>,
+    pub fault: Option<VerificationFault>,
     /// Number of the row before the first one: 0, or the last pruned row.
     pub after: i64,
     /// Rows that are proven to be as they were sealed.
@@ -121,7 +121,7 @@ impl<'a> Verifier<'a> {
         self.rows
     }
 
-    pub(super) fn check(&mut self, line: &Line) -> Result<(), Fault> {
+    pub(super) fn check(&mut self, line: &Line) -> Result<(), VerificationFault> {
         match line {
             Line::Start { sequence, hash } => {
                 self.check_start(Head { sequence: *sequence, hash: *hash })
@@ -132,29 +132,29 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn begin_at(&mut self, at: Head) -> Result<(), Fault> {
+    fn begin_at(&mut self, at: Head) -> Result<(), VerificationFault> {
         self.begins = Some(at.sequence);
         self.signed = at;
         self.advance_to(at)
     }
 
-    fn check_start(&mut self, at: Head) -> Result<(), Fault> {
+    fn check_start(&mut self, at: Head) -> Result<(), VerificationFault> {
         let genesis = Head { sequence: 0, hash: Hash::GENESIS };
         match self.begins {
             // Another export follows: it has to start at the last row of the previous one.
             Some(_) if at == self.last => Ok(()),
             None if at == genesis => self.begin_at(at),
             None if self.start == Start::After(at.sequence) && at.sequence > 0 => self.begin_at(at),
-            None if at.sequence == 0 => Err(Fault::OtherHistory { sequence: 0 }),
-            None => Err(Fault::Missing { first: 1, last: at.sequence }),
+            None if at.sequence == 0 => Err(VerificationFault::OtherHistory { sequence: 0 }),
+            None => Err(VerificationFault::Missing { first: 1, last: at.sequence }),
             Some(_) if at.sequence > self.last.sequence => {
-                Err(Fault::Missing { first: self.last.sequence + 1, last: at.sequence })
+                Err(VerificationFault::Missing { first: self.last.sequence + 1, last: at.sequence })
             }
-            Some(_) => Err(Fault::OtherHistory { sequence: at.sequence }),
+            Some(_) => Err(VerificationFault::OtherHistory { sequence: at.sequence }),
         }
     }
 
-    fn check_anchor(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
+    fn check_anchor(&mut self, sequence: i64, signed: &str) -> Result<(), VerificationFault> {
         let claims = self.verify_claims("anchor", ANCHOR, sequence, signed)?;
         if self.begins.is_none() {
             return self.begin_at(claims);
@@ -164,55 +164,61 @@ impl<'a> Verifier<'a> {
         if sequence < self.last.sequence || claims == self.last {
             Ok(())
         } else if sequence == self.last.sequence {
-            Err(Fault::OtherHistory { sequence })
+            Err(VerificationFault::OtherHistory { sequence })
         } else {
-            Err(Fault::Missing { first: self.last.sequence + 1, last: sequence })
+            Err(VerificationFault::Missing { first: self.last.sequence + 1, last: sequence })
         }
     }
 
-    fn check_row(&mut self, sealed: &SealedRow) -> Result<(), Fault> {
+    fn check_row(&mut self, sealed: &SealedRow) -> Result<(), VerificationFault> {
         if self.begins.is_none() {
             self.begin_at(self.last)?;
         }
         let (sequence, id) = (sealed.sequence, sealed.row.id);
         let wanted = self.last.sequence.saturating_add(1);
         if sequence > wanted {
-            return Err(Fault::Missing { first: wanted, last: sequence - 1 });
+            return Err(VerificationFault::Missing { first: wanted, last: sequence - 1 });
         }
         if sequence < wanted {
-            return Err(Fault::Repeated { sequence, id });
+            return Err(VerificationFault::Repeated { sequence, id });
         }
         if self.last.hash.link(sequence, &sealed.row) != sealed.hash {
-            return Err(Fault::Changed { sequence, id });
+            return Err(VerificationFault::Changed { sequence, id });
         }
         self.rows += 1;
         self.advance_to(Head { sequence, hash: sealed.hash })
     }
 
     /// Moves to this row, and compares the expected head if it names this row.
-    fn advance_to(&mut self, at: Head) -> Result<(), Fault> {
+    fn advance_to(&mut self, at: Head) -> Result<(), VerificationFault> {
         self.last = at;
         match self.expected {
             Some(expected) if expected.sequence == at.sequence => {
                 self.expected_seen = true;
                 let same = expected.hash == at.hash;
-                same.then_some(()).ok_or(Fault::OtherHistory { sequence: at.sequence })
+                same.then_some(()).ok_or(VerificationFault::OtherHistory { sequence: at.sequence })
             }
             _ => Ok(()),
         }
     }
 
-    fn check_checkpoint(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
+    fn check_checkpoint(&mut self, sequence: i64, signed: &str) -> Result<(), VerificationFault> {
         let claims = self.verify_claims("checkpoint", CHECKPOINT, sequence, signed)?;
         if sequence > self.last.sequence {
-            return Err(Fault::Missing { first: self.last.sequence + 1, last: sequence });
+            return Err(VerificationFault::Missing {
+                first: self.last.sequence + 1,
+                last: sequence,
+            });
         }
         if sequence < self.last.sequence {
             let why = "it does not directly follow its row".to_owned();
-            return Err(Fault::Unproven { what: "checkpoint", sequence, why });
+            return Err(VerificationFault::Unproven { what: "checkpoint", sequence, why });
         }
         if claims != self.last {
-            return Err(Fault::Rewritten { first: self.signed.sequence + 1, last: sequence });
+            return Err(VerificationFault::Rewritten {
+                first: self.signed.sequence + 1,
+                last: sequence,
+            });
         }
         (self.signed, self.proven) = (claims, self.rows);
         self.checkpoints += 1;
@@ -225,41 +231,46 @@ impl<'a> Verifier<'a> {
         typ: &str,
         sequence: i64,
         signed: &str,
-    ) -> Result<Head, Fault> {
+    ) -> Result<Head, VerificationFault> {
         match self.keys.verify::<CheckpointClaims>(typ, signed) {
             Ok(claims) if claims.sequence == sequence => Ok(Head { sequence, hash: claims.hash }),
             Ok(claims) => {
                 let why = format!("the signature is for row {}", claims.sequence);
-                Err(Fault::Unproven { what, sequence, why })
+                Err(VerificationFault::Unproven { what, sequence, why })
             }
-            Err(SignatureError::UnknownKey(kid)) => Err(Fault::UnknownKey { what, sequence, kid }),
-            Err(why) => Err(Fault::Unproven { what, sequence, why: why.to_string() }),
+            Err(SignatureError::UnknownKey(kid)) => {
+                Err(VerificationFault::UnknownKey { what, sequence, kid })
+            }
+            Err(why) => Err(VerificationFault::Unproven { what, sequence, why: why.to_string() }),
         }
     }
 
     /// Checks the end of the trail.
-    pub(super) fn finish(&self) -> Result<(), Fault> {
+    pub(super) fn finish(&self) -> Result<(), VerificationFault> {
         if self.signed.sequence < self.last.sequence {
             let (first, last) = (self.signed.sequence + 1, self.last.sequence);
-            return Err(Fault::Unsigned { first, last });
+            return Err(VerificationFault::Unsigned { first, last });
         }
         let Some(expected) = self.expected.filter(|_| !self.expected_seen) else { return Ok(()) };
         let (sequence, begins) = (expected.sequence, self.begins.unwrap_or_default());
         if sequence > self.last.sequence {
-            return Err(Fault::Missing { first: self.last.sequence + 1, last: sequence });
+            return Err(VerificationFault::Missing {
+                first: self.last.sequence + 1,
+                last: sequence,
+            });
         }
         if sequence < begins {
-            return Err(Fault::TooOld { sequence, begins });
+            return Err(VerificationFault::TooOld { sequence, begins });
         }
         // The trail is empty: only the hash before its first row can be the expected head.
         let same = expected == self.last;
-        same.then_some(()).ok_or(Fault::OtherHistory { sequence })
+        same.then_some(()).ok_or(VerificationFault::OtherHistory { sequence })
     }
 
     /// The result, with the first fault if there is one.
     pub(super) fn into_report(
         self,
-        fault: Option<Fault>,
+        fault: Option<VerificationFault>,
         unsealed: Option<i64>,
     ) -> VerificationReport {
         VerificationReport {

@@ -35,7 +35,7 @@ macro_rules! not_of_extension {
 }
 pub(super) use not_of_extension;
 
-/// What a dump contains.
+/// Contents of a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "engine", rename_all = "snake_case")]
 pub enum Dump {

@@ -5,7 +5,7 @@
 //! takes the single write lock of SQLite when it begins, so that it cannot fail half-way because
 //! the lock is taken.
 
-mod connection_shares;
+mod connection_pools;
 mod dump;
 mod load;
 mod operation_timeout;
@@ -15,8 +15,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use connection_shares::WriteTurn;
-pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
+use connection_pools::WriterPermits;
+pub use connection_pools::{ConnectionPools, PoolUsage, WriteQueue};
 pub use dump::{Dump, DumpError, TableDump};
 pub use load::{LoadError, Loading};
 pub use operation_timeout::{OPERATION_TIMEOUT, within};
@@ -51,9 +51,9 @@ const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// A PostgreSQL connection that has been idle for longer is pinged before its use. More recently
 /// used ones are not, because a ping is a round trip.
 const PING_AFTER_IDLE: Duration = Duration::from_secs(1);
-/// PostgreSQL connections of a process that does not use [`ConnectionShares`].
+/// PostgreSQL connections of a process that does not use [`ConnectionPools`].
 const POSTGRES_CONNECTIONS: u32 = 16;
-/// SQLite readers of a process that does not use [`ConnectionShares`]; there is one writer beside
+/// SQLite readers of a process that does not use [`ConnectionPools`]; there is one writer beside
 /// them.
 const SQLITE_READERS: u32 = 4;
 
@@ -295,9 +295,9 @@ pub enum Db {
 #[derive(Debug)]
 pub struct Tx {
     // Dropped first, so that the connection is on its way back to the pool when the next
-    // transaction gets its turn.
+    // transaction gets its permits.
     engine: Engine<Transaction<'static, Postgres>, Transaction<'static, Sqlite>>,
-    _write_turn: WriteTurn,
+    _writer_permits: WriterPermits,
 }
 
 impl Tx {
@@ -388,12 +388,12 @@ impl Db {
         Ok(match self {
             Self::Postgres(pool) => Tx {
                 engine: Engine::Postgres(pool.begin().await?),
-                _write_turn: WriteTurn::default(),
+                _writer_permits: WriterPermits::default(),
             },
             Self::Sqlite { write, queue, .. } => {
-                let turn = queue.wait().await?;
+                let permits = queue.wait().await?;
                 let engine = Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?);
-                Tx { engine, _write_turn: turn }
+                Tx { engine, _writer_permits: permits }
             }
         })
     }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Client;
+use super::ClientNetwork;
 
 /// Maximum number of clients with a state of their own, about 3 MiB.
 const MAX_CLIENTS: usize = 65_536;
@@ -37,7 +37,7 @@ impl Quota {
     ///
     /// # Errors
     /// The time until a request passes.
-    fn take(self, tat: Instant, now: Instant) -> Result<Instant, Duration> {
+    fn check(self, tat: Instant, now: Instant) -> Result<Instant, Duration> {
         let next = tat.max(now) + self.interval();
         let ahead = next.duration_since(now);
         let max = self.interval() * self.burst.max(1);
@@ -47,14 +47,14 @@ impl Quota {
 
 /// The limit that refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum ExceededLimit {
     /// The limit of the client; a request passes after this time.
     Client(Duration),
     /// The limit for all clients together; a request passes after this time.
     Total(Duration),
 }
 
-impl Refused {
+impl ExceededLimit {
     /// The time until a request passes.
     pub(crate) fn wait(self) -> Duration {
         match self {
@@ -75,7 +75,7 @@ pub(crate) struct GcraLimiter {
 #[derive(Debug)]
 struct LimiterState {
     /// TAT of each client. The TAT of a client that is not in the map has passed.
-    clients: HashMap<Client, Instant>,
+    clients: HashMap<ClientNetwork, Instant>,
     /// Shared TAT of all clients for which the map has no room.
     others: Instant,
     total: Instant,
@@ -93,13 +93,14 @@ impl GcraLimiter {
     ///
     /// # Errors
     /// The limit that refused the request; then nothing was counted.
-    pub(crate) fn take(&self, client: Client, now: Instant) -> Result<(), Refused> {
+    pub(crate) fn check(&self, client: ClientNetwork, now: Instant) -> Result<(), ExceededLimit> {
         let mut state = self.lock();
-        let has_room = state.has_room(client, now);
-        let tat = if has_room { state.clients.get(&client).copied() } else { Some(state.others) };
-        let next = self.client.take(tat.unwrap_or(now), now).map_err(Refused::Client)?;
-        state.total = self.total.take(state.total, now).map_err(Refused::Total)?;
-        if has_room {
+        let has_capacity = state.has_capacity(client, now);
+        let tat =
+            if has_capacity { state.clients.get(&client).copied() } else { Some(state.others) };
+        let next = self.client.check(tat.unwrap_or(now), now).map_err(ExceededLimit::Client)?;
+        state.total = self.total.check(state.total, now).map_err(ExceededLimit::Total)?;
+        if has_capacity {
             state.clients.insert(client, next);
         } else {
             state.others = next;
@@ -108,7 +109,7 @@ impl GcraLimiter {
     }
 
     /// Refunds one request that this client took.
-    pub(super) fn refund(&self, client: Client) {
+    pub(super) fn refund(&self, client: ClientNetwork) {
         let mut state = self.lock();
         let earlier = |time: Instant, by: Duration| time.checked_sub(by).unwrap_or(time);
         // It is not known whether a client without a state of its own shared `others`.
@@ -131,7 +132,7 @@ impl GcraLimiter {
 impl LimiterState {
     /// Whether this client has a state of its own, or room for one. An eviction visits all clients,
     /// so it runs at most once a second.
-    fn has_room(&mut self, client: Client, now: Instant) -> bool {
+    fn has_capacity(&mut self, client: ClientNetwork, now: Instant) -> bool {
         if self.clients.len() < MAX_CLIENTS || self.clients.contains_key(&client) {
             return true;
         }
@@ -152,13 +153,13 @@ mod tests {
     const TEN: Quota = Quota { per_second: 10, burst: 20 };
     const PLENTY: Quota = Quota { per_second: 1_000_000, burst: 10_000_000 };
 
-    fn client(number: u32) -> Client {
-        Client::V4(number.into())
+    fn client(number: u32) -> ClientNetwork {
+        ClientNetwork::V4(number.into())
     }
 
     /// How many of `tried` concurrent requests pass.
-    fn passed(rate: &GcraLimiter, client: Client, tried: u32, now: Instant) -> usize {
-        (0..tried).filter(|_| rate.take(client, now).is_ok()).count()
+    fn passed(rate: &GcraLimiter, client: ClientNetwork, tried: u32, now: Instant) -> usize {
+        (0..tried).filter(|_| rate.check(client, now).is_ok()).count()
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         let rate = GcraLimiter::new(TEN, PLENTY, now);
         assert_eq!(passed(&rate, client(1), 100, now), 20);
         let wait = Duration::from_millis(100);
-        assert_eq!(rate.take(client(1), now), Err(Refused::Client(wait)));
+        assert_eq!(rate.check(client(1), now), Err(ExceededLimit::Client(wait)));
         assert_eq!(passed(&rate, client(1), 100, now + wait), 1);
         assert_eq!(passed(&rate, client(1), 100, now + wait + SECOND), 10);
         assert_eq!(
@@ -190,8 +191,8 @@ mod tests {
         let now = Instant::now();
         let unlimited = Quota { per_second: u32::MAX, burst: u32::MAX };
         let rate = GcraLimiter::new(unlimited, unlimited, now);
-        assert_eq!(rate.take(client(1), now + Duration::from_micros(1)), Ok(()));
-        assert_eq!(rate.take(client(1), now), Ok(()));
+        assert_eq!(rate.check(client(1), now + Duration::from_micros(1)), Ok(()));
+        assert_eq!(rate.check(client(1), now), Ok(()));
     }
 
     #[test]
@@ -201,7 +202,9 @@ mod tests {
         let rate = GcraLimiter::new(TEN, total, now);
         assert_eq!(passed(&rate, client(1), 100_000, now), 20);
         assert_eq!(passed(&rate, client(2), 20, now), 10, "10 of the total are left");
-        let Err(Refused::Total(wait)) = rate.take(client(3), now) else { panic!("it passed") };
+        let Err(ExceededLimit::Total(wait)) = rate.check(client(3), now) else {
+            panic!("it passed")
+        };
         assert_eq!(wait, Duration::from_millis(100));
         // The refusal by the total did not count against the client either.
         assert_eq!(passed(&rate, client(3), 20, now + 2 * SECOND), 20);
@@ -212,7 +215,7 @@ mod tests {
         let now = Instant::now();
         let rate = GcraLimiter::new(TEN, Quota { per_second: 10, burst: 20 }, now);
         for _ in 0..1000 {
-            rate.take(client(1), now).unwrap();
+            rate.check(client(1), now).unwrap();
             rate.refund(client(1));
         }
         assert_eq!(passed(&rate, client(1), 100, now), 20);
@@ -224,10 +227,10 @@ mod tests {
         let rate = GcraLimiter::new(TEN, PLENTY, now);
         let max = u32::try_from(MAX_CLIENTS).unwrap();
         for number in 0..max {
-            rate.take(client(number), now).unwrap();
+            rate.check(client(number), now).unwrap();
         }
         // All other clients share the quota of one client.
-        let others = (max..2 * max).filter(|number| rate.take(client(*number), now).is_ok());
+        let others = (max..2 * max).filter(|number| rate.check(client(*number), now).is_ok());
         assert_eq!(others.count(), 20);
         assert_eq!(rate.clients(), MAX_CLIENTS);
         assert_eq!(passed(&rate, client(7), 100, now), 19);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::Client;
+use super::ClientNetwork;
 
 /// A limit on concurrency. Its keys are the clients with something in flight, so the map has at
 /// most `max` entries.
@@ -19,14 +19,14 @@ pub struct InFlightLimiter {
 #[derive(Debug, Default)]
 struct Counts {
     total: usize,
-    clients: HashMap<Client, usize>,
+    clients: HashMap<ClientNetwork, usize>,
 }
 
 /// A slot in flight; dropping it releases the slot.
 #[derive(Debug)]
 pub struct InFlightSlot {
     limiter: Arc<InFlightLimiter>,
-    client: Client,
+    client: ClientNetwork,
 }
 
 impl InFlightLimiter {
@@ -36,7 +36,7 @@ impl InFlightLimiter {
     }
 
     /// Takes a slot; `None` if the client, or all clients together, have no slot left.
-    pub fn try_acquire(self: &Arc<Self>, client: Client) -> Option<InFlightSlot> {
+    pub fn try_acquire(self: &Arc<Self>, client: ClientNetwork) -> Option<InFlightSlot> {
         let mut counts = self.lock();
         let client_count = counts.clients.get(&client).copied().unwrap_or_default();
         if counts.total >= self.max || client_count >= self.max_per_client {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_client_cannot_take_all_slots_and_releases_its_own() {
         let in_flight = InFlightLimiter::new(10, 6);
-        let try_acquire = |number: u32| in_flight.try_acquire(Client::V4(number.into()));
+        let try_acquire = |number: u32| in_flight.try_acquire(ClientNetwork::V4(number.into()));
         let mut first: Vec<_> = (0..100).filter_map(|_| try_acquire(1)).collect();
         assert_eq!(first.len(), 6);
         let second: Vec<_> = (0..100).filter_map(|_| try_acquire(2)).collect();

@@ -2,10 +2,10 @@
 //! costs neither a transaction nor a row. [`crate::base::throttle`] limits the requests that pass, across
 //! replicas.
 //!
-//! Each replica counts on its own. A client is an address ([`Client`]), as the trusted proxies
-//! report it ([`crate::http::TrustedProxies`]).
+//! Each replica counts on its own. A client is an address ([`ClientNetwork`]), as the trusted
+//! proxies report it ([`crate::http::TrustedProxies`]).
 
-mod client;
+mod client_network;
 mod gcra;
 mod in_flight;
 
@@ -14,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::gcra::{GcraLimiter, Refused};
+pub(crate) use self::gcra::{ExceededLimit, GcraLimiter};
 pub use self::{
-    client::Client,
+    client_network::ClientNetwork,
     gcra::Quota,
     in_flight::{InFlightLimiter, InFlightSlot},
 };
@@ -90,7 +90,7 @@ struct Inner {
 #[derive(Debug)]
 pub struct AdmittedRequest {
     limits: RateLimiter,
-    client: Client,
+    client: ClientNetwork,
     _slot: InFlightSlot,
 }
 
@@ -129,15 +129,15 @@ impl RateLimiter {
     /// # Errors
     /// Its client, or all clients together, exceeded the rate or the number in flight.
     pub fn admit(&self) -> Result<AdmittedRequest, RateLimited> {
-        let client = Client::current();
+        let client = ClientNetwork::current();
         let slot = self
             .0
             .requests
             .try_acquire(client)
             .ok_or_else(|| self.refused(REQUESTS_AT_ONCE, Duration::ZERO))?;
-        self.0.rate.take(client, Instant::now()).map_err(|refused| match refused {
-            Refused::Client(wait) => self.refused(REQUESTS_PER_ADDRESS, wait),
-            Refused::Total(wait) => self.refused(REQUESTS, wait),
+        self.0.rate.check(client, Instant::now()).map_err(|refused| match refused {
+            ExceededLimit::Client(wait) => self.refused(REQUESTS_PER_ADDRESS, wait),
+            ExceededLimit::Total(wait) => self.refused(REQUESTS, wait),
         })?;
         Ok(AdmittedRequest { limits: self.clone(), client, _slot: slot })
     }
@@ -147,13 +147,13 @@ impl RateLimiter {
     /// # Errors
     /// Too many bodies are being read.
     pub fn read_body(&self) -> Result<BodySlot, RateLimited> {
-        let slot = self.0.bodies.try_acquire(Client::current());
+        let slot = self.0.bodies.try_acquire(ClientNetwork::current());
         slot.map(BodySlot).ok_or_else(|| self.refused(BODIES_AT_ONCE, Duration::ZERO))
     }
 
     /// Permits the body of this client's refused request to be read and discarded; `None` if too
     /// many are being read.
-    pub fn discard_body(&self, client: Client) -> Option<BodySlot> {
+    pub fn discard_body(&self, client: ClientNetwork) -> Option<BodySlot> {
         let slot = self.0.discarded.try_acquire(client).map(BodySlot);
         if slot.is_none() {
             self.0.metrics.unauthenticated_refused(DISCARDED_BODIES_AT_ONCE);

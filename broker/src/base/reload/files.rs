@@ -44,7 +44,7 @@ pub enum FileError {
     },
 }
 
-/// What a path had when it was read.
+/// Content of a path when it was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// SHA-256 of a file's content.
@@ -83,7 +83,7 @@ impl Files {
     /// Reads a text without the white space at its beginning and end.
     ///
     /// # Errors
-    /// As [`Files::read`]; the file is not UTF-8, or contains white space only.
+    /// Like [`Files::read`]; the file is not UTF-8, or contains white space only.
     pub fn read_text(&mut self, path: &Path) -> Result<SecretString, FileError> {
         let bytes = self.read(path)?;
         let text = std::str::from_utf8(bytes.expose_secret())

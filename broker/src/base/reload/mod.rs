@@ -23,7 +23,7 @@ mod reloader;
 mod source;
 #[cfg(test)]
 mod tests;
-mod watched;
+mod watched_source;
 
 pub use files::{FileError, Files, MAX_FILE_BYTES};
 pub use reloaded::Reloaded;

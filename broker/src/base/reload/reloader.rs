@@ -8,7 +8,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use super::{FileSource, Reloaded, watched::Watched};
+use super::{FileSource, Reloaded, watched_source::WatchedSource};
 use crate::base::{
     clock::{Clock, ticks},
     telemetry::Metrics,
@@ -58,7 +58,7 @@ impl Reloader {
         source: S,
     ) -> Result<Reloaded<S::Value>, S::Error> {
         let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
-        let (mut watched, value) = Watched::load(name, source, clock, metrics)?;
+        let (mut watched, value) = WatchedSource::load(name, source, clock, metrics)?;
         let poll: Poll = Box::new(move || watched.poll());
         let source = PolledSource { name: name.into(), poll: Arc::new(Mutex::new(poll)) };
         self.sources().push(source);

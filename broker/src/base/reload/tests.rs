@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 
-use super::{watched::Watched, *};
+use super::{watched_source::WatchedSource, *};
 use crate::{
     base::{certificate::Validity, clock::Clock, telemetry::Metrics},
     testing::Log,
@@ -72,7 +72,7 @@ struct Fixture {
     metrics: Metrics,
     validity: Arc<Mutex<Option<Validity>>>,
     accepts: Arc<AtomicBool>,
-    watched: Watched<Pair>,
+    watched: WatchedSource<Pair>,
     value: Reloaded<String>,
 }
 
@@ -99,7 +99,7 @@ impl Fixture {
         let validity = Arc::new(Mutex::new(validity));
         let accepts = Arc::new(AtomicBool::new(true));
         let source = Pair { paths, validity: Arc::clone(&validity), accepts: Arc::clone(&accepts) };
-        let loaded = Watched::load("pair", source, clock.clone(), metrics.clone());
+        let loaded = WatchedSource::load("pair", source, clock.clone(), metrics.clone());
         let (watched, value) = loaded.unwrap();
         Self { folder, clock, metrics, validity, accepts, watched, value }
     }
@@ -263,7 +263,7 @@ fn a_source_that_fails_before_it_reads_its_files_is_tried_again() {
     fs::write(&path, "old").unwrap();
     let is_available = Arc::new(AtomicBool::new(true));
     let source = Unavailable { path: path.clone(), is_available: Arc::clone(&is_available) };
-    let loaded = Watched::load("file", source, Clock::system(), Metrics::default());
+    let loaded = WatchedSource::load("file", source, Clock::system(), Metrics::default());
     let (mut watched, value) = loaded.unwrap();
     let mut polled = |times: u32| {
         (0..times).for_each(|_| watched.poll());

@@ -9,13 +9,13 @@ use prometheus_client::{
 
 use super::registry::{CauseLabels, Registrar, register, register_seconds};
 
-/// Label of a share of the database connections.
+/// Label of a pool of database connections.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct ShareLabels {
+pub(super) struct PoolLabels {
     pub(super) share: &'static str,
 }
 
-/// Labels of the connections of a share.
+/// Labels of the connections of a pool.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct ConnectionLabels {
     pub(super) share: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct HealthGauges {
     pub(super) database_up: Gauge,
     pub(super) database_ping_seconds: Gauge<f64, AtomicU64>,
     pub(super) database_connections: Family<ConnectionLabels, Gauge>,
-    pub(super) database_max_connections: Family<ShareLabels, Gauge>,
+    pub(super) database_max_connections: Family<PoolLabels, Gauge>,
     pub(super) sweep_timestamp: Gauge,
     pub(super) audit_seal_timestamp: Gauge,
     pub(super) audit_seal_failures: Family<CauseLabels, Counter>,

@@ -54,7 +54,7 @@ pub struct LabelValues {
     /// Causes of failed attempts to seal audit rows.
     pub seal_failure_causes: Vec<&'static str>,
     /// Shares of the database connections.
-    pub database_shares: Vec<&'static str>,
+    pub database_pools: Vec<&'static str>,
     /// Names of the files with a certificate or token that ends.
     pub expiring_files: Vec<&'static str>,
 }
@@ -150,7 +150,7 @@ impl Metrics {
             let labels = RoleLabels { role: "any".to_owned(), leads_out };
             drop(counts.role_beyond_admin.get_or_create(&labels));
         }
-        for &share in &values.database_shares {
+        for &share in &values.database_pools {
             self.set_database_connections(share, [0, 0], 0);
         }
         self.file_loaded("any", Timestamp::UNIX_EPOCH);

@@ -8,7 +8,7 @@ use tenant_shared::WorkspaceStatus;
 use super::{
     counts::{CallLabels, Counts, RoleLabels},
     gateway::KindLabels,
-    health::{ConnectionLabels, ShareLabels},
+    health::{ConnectionLabels, PoolLabels},
     registry::{CauseLabels, OutcomeLabels},
     requests::{ActionLabels, AreaLabels, LimitLabels, RequestLabels},
     status_label::StatusLabel,
@@ -240,14 +240,14 @@ impl Metrics {
         self.0.health.database_ping_seconds.set(seconds);
     }
 
-    /// Sets the idle and used connections of a share of the database, and their limit.
+    /// Sets the idle and used connections of a database pool, and their limit.
     pub fn set_database_connections(&self, share: &'static str, counts: [u32; 2], limit: u32) {
         let health = &self.0.health;
         for (state, count) in CONNECTION_STATES.into_iter().zip(counts) {
             let labels = ConnectionLabels { share, state };
             health.database_connections.get_or_create(&labels).set(count.into());
         }
-        health.database_max_connections.get_or_create(&ShareLabels { share }).set(limit.into());
+        health.database_max_connections.get_or_create(&PoolLabels { share }).set(limit.into());
     }
 
     /// Counts an attempt to use changed files, which have the name of their setting.

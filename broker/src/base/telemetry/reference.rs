@@ -124,7 +124,7 @@ mod tests {
             upstream_causes: one(),
             unauthenticated_limits: one(),
             seal_failure_causes: one(),
-            database_shares: one(),
+            database_pools: one(),
             expiring_files: one(),
         }
     }

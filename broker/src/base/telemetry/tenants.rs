@@ -28,13 +28,13 @@ impl TenantCounts {
             reconcile_seconds: register_seconds(
                 registry,
                 "tenant_reconcile_duration",
-                "Time of such a run",
+                "Duration of a reconciliation",
                 Histogram::new(exponential_buckets(0.002, 2.0, 16)),
             ),
             queue_length: register(
                 registry,
                 "tenant_queue_length",
-                "Tenants that wait for such a run, or for another one after a failure",
+                "Tenants that wait for a reconciliation, or for another one after a failure",
             ),
         }
     }

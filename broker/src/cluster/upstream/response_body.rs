@@ -21,7 +21,7 @@ pub struct UpstreamResponseBody {
     _connection: ResponseConnection,
 }
 
-/// What a response keeps of its connection until it ends.
+/// Connection that a response uses until it ends.
 #[derive(Debug)]
 enum ResponseConnection {
     /// Nothing: the connection returns to the pool by itself.

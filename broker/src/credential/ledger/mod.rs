@@ -26,7 +26,7 @@ const MAX_BATCH: usize = 64;
 
 /// An issuance to record.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LedgerEntry {
     pub(super) credential_id: String,
     pub(super) workspace_id: Uuid,
     pub(super) user_id: Uuid,
@@ -55,7 +55,7 @@ pub enum NotRecorded {
 /// A job for the writer.
 #[derive(Debug)]
 enum Job {
-    Issuance(Box<Entry>),
+    Issuance(Box<LedgerEntry>),
     /// Reserve a Secret before it is created.
     Secret(secrets::NewSecret),
 }
@@ -85,7 +85,7 @@ impl Ledger {
     ///
     /// # Errors
     /// The issuance is not recorded.
-    pub(super) async fn record(&self, entry: Entry) -> Result<(), NotRecorded> {
+    pub(super) async fn record(&self, entry: LedgerEntry) -> Result<(), NotRecorded> {
         if self.submit(Job::Issuance(Box::new(entry))).await? {
             Ok(())
         } else {
@@ -156,7 +156,7 @@ async fn commit(db: &Db, batch: &[PendingJob]) -> sqlx::Result<Vec<bool>> {
     Ok(results)
 }
 
-async fn record_issuance(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
+async fn record_issuance(tx: &mut Tx, entry: &LedgerEntry) -> sqlx::Result<bool> {
     if !insert(tx, entry).await? {
         return Ok(false);
     }
@@ -177,7 +177,7 @@ INSERT INTO issued_credentials (credential_id, workspace_id, session_id, issued_
 SELECT $1, a.workspace_id, $3, $4, $5, $6, $7, a.uid, $8 FROM active_service_accounts a \
 WHERE a.workspace_id = $2 AND a.uid = $9";
 
-async fn insert(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
+async fn insert(tx: &mut Tx, entry: &LedgerEntry) -> sqlx::Result<bool> {
     let secret = entry.secret.as_ref().map(|secret| secret.name.as_str());
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(&entry.credential_id).bind(entry.workspace_id).bind(entry.session_id)

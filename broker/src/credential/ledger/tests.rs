@@ -26,7 +26,7 @@ async fn workspace_for_issuing(storage: &Storage) -> Uuid {
     storage.workspace(user, WorkspaceStatus::Provisioned).await
 }
 
-fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
+fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> LedgerEntry {
     let session_id = storage.clock.random_id();
     let issued_at_ms = storage.clock.now_ms();
     let user_id = storage.clock.random_id();
@@ -36,7 +36,7 @@ fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
         credential_id: Some(credential_id.to_owned()),
         ..Event::success(Action::IssueCredential)
     };
-    Entry {
+    LedgerEntry {
         credential_id: credential_id.to_owned(),
         workspace_id,
         user_id,
@@ -128,7 +128,7 @@ async fn nothing_is_recorded_for_a_changed_workspace(on: On) {
     let user = storage.user().await;
     let suspended = storage.workspace(user, WorkspaceStatus::Suspending).await;
     let ledger = Ledger::start(storage.db.clone());
-    let retired = Entry {
+    let retired = LedgerEntry {
         service_account_uid: "sa-0".to_owned(),
         ..entry(&storage, workspace, "of a ServiceAccount that was retired")
     };

@@ -16,7 +16,7 @@ pub struct GetMe {
 
 #[OpenApi(prefix_path = "/me")]
 impl GetMe {
-    /// Who am I
+    /// Show my account
     ///
     /// The signed-in user and the session that this request used.
     #[oai(path = "/", method = "get", operation_id = "me")]

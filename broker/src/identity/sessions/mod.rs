@@ -20,5 +20,8 @@ pub(crate) use self::{
     },
     end::{ACCESS_TOKENS, SessionSelector, end, end_every},
     list::MAX_SESSIONS,
-    session::{NewSession, Session, begin, contains_scope, delete_expired, shorten, slide},
+    session::{
+        NewSession, Session, begin, contains_scope, delete_expired, extend_idle_timeout,
+        set_earlier_end,
+    },
 };

@@ -86,7 +86,7 @@ pub(crate) fn contains_scope(scopes: &str, name: &str) -> bool {
 
 /// The row is locked before its condition is checked. So a session that ends concurrently ends
 /// either first, and nothing is updated, or afterwards, and invalidates what this transaction adds.
-const SLIDE: &str = "\
+const EXTEND_IDLE_TIMEOUT: &str = "\
 UPDATE sessions SET last_used_at = $2, idle_expires_at = $3 \
 WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 \
   AND user_id IN (SELECT id FROM users WHERE status = 'active')";
@@ -101,28 +101,29 @@ async fn find(tx: &mut Tx, id: Uuid) -> sqlx::Result<Option<Session>> {
 
 /// Extends the idle timeout of a session (sliding expiration); its absolute end does not move.
 /// `None` if the session has ended or its user may not sign in any more.
-pub(crate) async fn slide(
+pub(crate) async fn extend_idle_timeout(
     tx: &mut Tx,
     id: Uuid,
     now: i64,
     idle_expires_at: i64,
 ) -> sqlx::Result<Option<Session>> {
-    let alive = on_engine!(tx.connection(), c => sqlx::query(SLIDE)
+    let alive = on_engine!(tx.connection(), c => sqlx::query(EXTEND_IDLE_TIMEOUT)
         .bind(id).bind(now).bind(idle_expires_at)
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if alive { find(tx, id).await } else { Ok(None) }
 }
 
-const SHORTEN: &str = "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at > $2";
+const SET_EARLIER_END: &str =
+    "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at > $2";
 
 /// Moves the absolute end of a session to an earlier time.
-pub(crate) async fn shorten(
+pub(crate) async fn set_earlier_end(
     tx: &mut Tx,
     session: &mut Session,
     expires_at: i64,
 ) -> sqlx::Result<()> {
     session.expires_at = session.expires_at.min(expires_at);
-    on_engine!(tx.connection(), c => sqlx::query(SHORTEN)
+    on_engine!(tx.connection(), c => sqlx::query(SET_EARLIER_END)
         .bind(session.id).bind(expires_at).execute(c).await.map(drop))
 }
 

@@ -9,8 +9,8 @@ pub(crate) const ACTIVE: &str = "active";
 /// Status of a suspended user.
 pub(super) const SUSPENDED: &str = "suspended";
 
-/// Who vouches for the e-mail address of a user, so that it can be a user name in Kubernetes.
-/// Nobody does for an account that somebody registered.
+/// Verifier of the e-mail address of a user, so that it can be a user name in Kubernetes. An
+/// account that its user registered has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::identity) enum EmailVerifier {
     /// The provider at which the user signs in.

@@ -27,7 +27,7 @@ impl User {
 pub(in crate::identity) struct NewUser<'a> {
     pub(in crate::identity) id: Uuid,
     pub(in crate::identity) email: &'a str,
-    /// Who vouches for the address; `None` if nobody does.
+    /// Verifier of the address; `None` without one.
     pub(in crate::identity) email_verified_by: Option<EmailVerifier>,
     /// `None` for a user who signs in at an upstream provider.
     pub(in crate::identity) password_hash: Option<&'a str>,

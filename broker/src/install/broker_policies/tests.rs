@@ -134,7 +134,7 @@ fn the_broker_may_read_every_binding_that_it_verifies() {
 
 #[test]
 fn permissions_for_tenants_follow_the_settings() {
-    const OURS: &str = "tenant-broker.io";
+    const BROKER_GROUP: &str = "tenant-broker.io";
     let default = with_tenants(TenantSettings::default());
     let write = with_tenants(TenantSettings { write: true, ..TenantSettings::default() });
     let lists = with_tenants(TenantSettings {
@@ -142,10 +142,11 @@ fn permissions_for_tenants_follow_the_settings() {
         ..TenantSettings::default()
     });
     let without = parameters("tenant-broker");
-    assert!(has(&default, "patch", OURS, "tenants/status", ""));
+    assert!(has(&default, "patch", BROKER_GROUP, "tenants/status", ""));
     for verb in ["create", "update", "delete"] {
         assert!(
-            !has(&default, verb, OURS, "tenants", "") && has(&write, verb, OURS, "tenants", "")
+            !has(&default, verb, BROKER_GROUP, "tenants", "")
+                && has(&write, verb, BROKER_GROUP, "tenants", "")
         );
     }
     for verb in ["list", "watch"] {

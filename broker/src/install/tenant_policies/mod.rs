@@ -28,7 +28,7 @@ use super::{
 use crate::{cluster::POD_SECURITY_RESTRICTED, tenant::ApiGroup};
 
 /// CEL: whether the object is no RoleBinding, or is deleted.
-const UNBINDS_OR_OTHER: &str =
+const IS_NO_BINDING_OR_DELETE: &str =
     "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
 /// CEL: whether the annotation `k` of a namespace may decide over what runs in it, such as
 /// `scheduler.alpha.kubernetes.io/node-selector`, or is read by the broker.
@@ -115,7 +115,7 @@ fn same_entries(map: &str, ignored: &str, one: &str, other: &str) -> String {
 /// Validation: a write adds no finalizer to a RoleBinding.
 fn refuse_finalizers_of_binding() -> (String, Message) {
     unless_administrator(
-        &format!("{UNBINDS_OR_OTHER} || {}", adds_no("finalizers")),
+        &format!("{IS_NO_BINDING_OR_DELETE} || {}", adds_no("finalizers")),
         "a RoleBinding in a tenant's namespace may not have finalizers, because it grants its \
          role until it is gone",
     )

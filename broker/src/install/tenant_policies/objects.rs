@@ -3,7 +3,7 @@
 use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
-use super::{UNBINDS_OR_OTHER, not_system, refuse_finalizers_of_binding};
+use super::{IS_NO_BINDING_OR_DELETE, not_system, refuse_finalizers_of_binding};
 use crate::{
     install::{
         Parameters,
@@ -62,7 +62,7 @@ fn refuse_names_of_broker() -> (String, Message) {
 fn refuse_foreign_subjects() -> (String, Message) {
     unless_administrator(
         &format!(
-            "{UNBINDS_OR_OTHER} || object.?subjects.orValue([]).all(s, s.kind == \
+            "{IS_NO_BINDING_OR_DELETE} || object.?subjects.orValue([]).all(s, s.kind == \
              \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
              s.name != {})",
             quoted(SERVICE_ACCOUNT_NAME)
@@ -79,7 +79,7 @@ fn refuse_foreign_subjects() -> (String, Message) {
 fn refuse_owners_of_binding() -> (String, Message) {
     unless_administrator(
         &format!(
-            "{UNBINDS_OR_OTHER} || !({}) || {}",
+            "{IS_NO_BINDING_OR_DELETE} || !({}) || {}",
             is_workspace_account(),
             adds_no("ownerReferences")
         ),

@@ -4,7 +4,7 @@
 use tenant_shared::{BINDINGS_LABEL, TENANT_LABEL};
 
 use super::{
-    MAX_ANNOTATION_CHARS, MAX_ENTRIES, UNBINDS_OR_OTHER, has_large_metadata, not_system,
+    IS_NO_BINDING_OR_DELETE, MAX_ANNOTATION_CHARS, MAX_ENTRIES, has_large_metadata, not_system,
     refuse_finalizers_of_binding,
 };
 use crate::{
@@ -77,7 +77,7 @@ fn has_few_subjects() -> String {
 /// Validation: a RoleBinding has at most [`MAX_SUBJECTS`].
 fn refuse_many_subjects() -> (String, Message) {
     unless_administrator(
-        &format!("{UNBINDS_OR_OTHER} || {}", has_few_subjects()),
+        &format!("{IS_NO_BINDING_OR_DELETE} || {}", has_few_subjects()),
         &format!(
             "a RoleBinding in a tenant's namespace has at most {MAX_SUBJECTS} subjects, because the \
              API server checks each of them: bind a group, or make several RoleBindings"
@@ -90,7 +90,7 @@ fn refuse_many_subjects() -> (String, Message) {
 fn refuse_long_names() -> (String, Message) {
     unless_administrator(
         &format!(
-            "{UNBINDS_OR_OTHER} || object.metadata.name.size() <= {MAX_NAME_CHARS} && \
+            "{IS_NO_BINDING_OR_DELETE} || object.metadata.name.size() <= {MAX_NAME_CHARS} && \
              object.roleRef.name.size() <= {MAX_NAME_CHARS} && (!({}) || \
              object.?subjects.orValue([]).all(s, s.name.size() <= {MAX_NAME_CHARS} && \
              s.?namespace.orValue(\"\").size() <= {MAX_NAME_CHARS}))",
@@ -107,7 +107,7 @@ fn refuse_long_names() -> (String, Message) {
 /// RoleBindings. The API server limits the values of labels itself.
 fn refuse_large_metadata() -> (String, Message) {
     unless_administrator(
-        &format!("{UNBINDS_OR_OTHER} || !({})", has_large_metadata()),
+        &format!("{IS_NO_BINDING_OR_DELETE} || !({})", has_large_metadata()),
         &format!(
             "a RoleBinding in a tenant's namespace has at most {MAX_ENTRIES} labels and \
              {MAX_ENTRIES} annotations, and {MAX_ANNOTATION_CHARS} characters in all annotations \
@@ -125,7 +125,7 @@ fn refuse_foreign_subjects() -> (String, Message) {
     let reserved = quoted(RESERVED_PREFIX);
     unless_administrator(
         &format!(
-            "{UNBINDS_OR_OTHER} || !({}) || object.?subjects.orValue([]).all(s, (s.kind == \
+            "{IS_NO_BINDING_OR_DELETE} || !({}) || object.?subjects.orValue([]).all(s, (s.kind == \
              \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace) || ({any} && \
              (s.kind == \"ServiceAccount\" ? !s.?namespace.orValue(\"\").startsWith({reserved}) : \
              !s.name.startsWith(\"system:\"))))",
@@ -147,7 +147,7 @@ fn refuse_owners_of_binding() -> (String, Message) {
          !{caller}.startsWith(\"system:serviceaccount:\" + request.namespace + \":\"))"
     );
     unless_administrator(
-        &format!("{UNBINDS_OR_OTHER} || {is_operator} || {}", adds_no("ownerReferences")),
+        &format!("{IS_NO_BINDING_OR_DELETE} || {is_operator} || {}", adds_no("ownerReferences")),
         "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
          would decide when it is gone",
     )

@@ -56,7 +56,7 @@ impl Register {
         peeked.map_err(AuthError::TooMany)?;
         let mut tx = issuer.db().begin().await?;
         let taken =
-            throttle::take(&mut tx, clock, RateLimit::Register, &subject, allowance).await?;
+            throttle::consume(&mut tx, clock, RateLimit::Register, &subject, allowance).await?;
         tx.commit().await?;
         taken.map_err(AuthError::TooMany)?;
         let RegisterRequest { email, password } = body.0;

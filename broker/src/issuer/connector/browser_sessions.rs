@@ -49,7 +49,7 @@ async fn check_one(issuer: &Issuer, mut grant: SessionGrant) -> sqlx::Result<()>
     if !grant::acquire_lease(issuer.db(), &mut grant, lease, now, until).await? {
         return Ok(());
     }
-    match check::ask_with_lease(issuer.clone(), grant.clone(), lease).await {
+    match check::refresh_with_lease(issuer.clone(), grant.clone(), lease).await {
         Err(TokenError::Storage(error)) => Err(error),
         // The provider did not answer, and the outage may have lasted too long.
         Err(TokenError::Provider) if is_outage_too_long(issuer, &grant, now) => {

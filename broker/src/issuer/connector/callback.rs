@@ -12,7 +12,7 @@ use super::{
     binding::{MAX_STATE_BYTES, State},
     claim_mapping::MappedUser,
     grant,
-    provider::ProviderAnswer,
+    provider::ProviderClaims,
     start,
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     base::{
         error_chain,
         request_context::{Field, record_field},
-        throttle::{self, Allowance, RateLimit, RateLimited},
+        throttle::{self, RateLimit, RateLimited, WindowQuota},
     },
     identity::{AdmittedUser, NotAdmitted, UpstreamIdentity},
     issuer::{
@@ -115,12 +115,13 @@ async fn count_refusal(issuer: &Issuer, event: Event) -> sqlx::Result<()> {
     let (subject, allowance) = by_address(issuer);
     let (mut tx, clock) = (issuer.db().begin().await?, issuer.clock());
     // The result matters for the next attempt only.
-    let _ = throttle::take(&mut tx, clock, RateLimit::SignInProvider, &subject, allowance).await?;
+    let _ =
+        throttle::consume(&mut tx, clock, RateLimit::SignInProvider, &subject, allowance).await?;
     audit::record(&mut tx, clock, event).await?;
     tx.commit().await
 }
 
-fn by_address(issuer: &Issuer) -> (String, Allowance) {
+fn by_address(issuer: &Issuer) -> (String, WindowQuota) {
     (throttle::client_key(), issuer.settings().sign_in_address)
 }
 
@@ -176,24 +177,24 @@ impl Callback<'_> {
             .map_err(|_| SignInRefusal::NoPendingAuthorization)?;
         let (verifier, nonce) =
             (state.verifier(&self.authorization.proof), state.nonce(&self.authorization.proof));
-        let answer = provider
+        let from_provider = provider
             .redeem(code.to_owned(), verifier, &nonce)
             .await
             .map_err(|error| self.provider_failure(error))?;
-        let claims = answer.claims.clone().unwrap_or_default();
+        let claims = from_provider.claims.clone().unwrap_or_default();
         let mapped = self.connector.settings.map_claims(&claims).map_err(|not_allowed| {
             let why = not_allowed.reason();
             self.refused(
                 None,
-                format!("{:?} is {why}", answer.subject),
+                format!("{:?} is {why}", from_provider.subject),
                 &format!("Your account there may not sign in here: {why}. Ask an administrator."),
             )
         })?;
-        let known = self.admit(&answer, &mapped).await?;
-        let grant_id = self.store_grant(&answer, &mapped, known).await?;
+        let known = self.admit(&from_provider, &mapped).await?;
+        let grant_id = self.store_grant(&from_provider, &mapped, known).await?;
         let who = SignedIn {
             user_id: known.user_id,
-            method: format!("{} as {:?}", self.connector.name, answer.subject),
+            method: format!("{} as {:?}", self.connector.name, from_provider.subject),
             grant_id: Some(grant_id),
         };
         Ok(self.authorization.complete_sign_in(self.issuer, &who).await?)
@@ -201,13 +202,13 @@ impl Callback<'_> {
 
     async fn admit(
         &self,
-        answer: &ProviderAnswer,
+        from_provider: &ProviderClaims,
         mapped: &MappedUser,
     ) -> Result<AdmittedUser, SignInRefusal> {
         let person = UpstreamIdentity {
             connector: &self.connector.name,
             issuer: &self.connector.settings.issuer,
-            subject: &answer.subject,
+            subject: &from_provider.subject,
             username: mapped.username.as_deref(),
             claims: mapped.claims(),
         };
@@ -218,7 +219,7 @@ impl Callback<'_> {
         admitted.map_err(|not_admitted| match not_admitted {
             NotAdmitted::EmailTaken => self.refused(
                 None,
-                format!("the address of {:?} belongs to another user", answer.subject),
+                format!("the address of {:?} belongs to another user", from_provider.subject),
                 "Another user here has your e-mail address, and nobody is given an account by \
                  its address. Ask an administrator.",
             ),
@@ -233,14 +234,14 @@ impl Callback<'_> {
     /// Stores the grant of the provider, for the session that begins.
     async fn store_grant(
         &self,
-        answer: &ProviderAnswer,
+        from_provider: &ProviderClaims,
         mapped: &MappedUser,
         known: AdmittedUser,
     ) -> Result<Uuid, SignInRefusal> {
         let (issuer, clock) = (self.issuer, self.issuer.clock());
         let id = clock.random_id();
         let seal = |token| issuer.keys().sealing_keys().seal(token, id.as_bytes());
-        let refresh_token = answer.refresh_token.as_ref().map(seal).transpose();
+        let refresh_token = from_provider.refresh_token.as_ref().map(seal).transpose();
         let refresh_token =
             refresh_token.map_err(|error| SignInRefusal::Internal(error_chain(&error)))?;
         let has_refresh_token = refresh_token.is_some();
@@ -249,7 +250,7 @@ impl Callback<'_> {
             identity_id: known.identity_id,
             connector: &self.connector.name,
             username: mapped.username.as_deref(),
-            sid: answer.sid.as_deref(),
+            sid: from_provider.sid.as_deref(),
             refresh_token,
             removal_seconds: self.connector.removal_seconds(issuer.settings(), has_refresh_token),
             now: clock.now_ms(),

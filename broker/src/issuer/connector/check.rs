@@ -76,8 +76,11 @@ pub(in crate::issuer) async fn check_before_refresh(
         if grant::acquire_lease(issuer.db(), &mut grant, lease, now, now + LEASE_MS).await? {
             // In a task of its own: a client that disconnects must not cancel the check between
             // receiving the provider's new refresh token and storing it.
-            let asking =
-                request_context::in_request_context(ask_with_lease(issuer.clone(), grant, lease));
+            let asking = request_context::in_request_context(refresh_with_lease(
+                issuer.clone(),
+                grant,
+                lease,
+            ));
             return match tokio::spawn(asking).await {
                 Ok(done) => done,
                 Err(_) => Err(TokenError::Provider),
@@ -93,8 +96,8 @@ pub(in crate::issuer) async fn check_before_refresh(
 /// Asks the provider while it holds this lease, and stores the result.
 ///
 /// # Errors
-/// As [`check_before_refresh`].
-pub(super) async fn ask_with_lease(
+/// See [`check_before_refresh`].
+pub(super) async fn refresh_with_lease(
     issuer: Issuer,
     grant: SessionGrant,
     lease: Uuid,
@@ -108,13 +111,13 @@ pub(super) async fn ask_with_lease(
         let why = "the provider's token cannot be opened (issuer.signing_key_files)".to_owned();
         return store_verdict(&issuer, &grant, lease, None, ProviderVerdict::Denied(why), 0).await;
     };
-    let (rotated, verdict) = ask_provider(&connector, &token, &grant.subject).await;
+    let (rotated, verdict) = refresh_at_provider(&connector, &token, &grant.subject).await;
     let outage = i64::from(connector.settings.outage_seconds) * 1000;
     store_verdict(&issuer, &grant, lease, rotated, verdict, outage).await
 }
 
 /// Asks the provider; returns the rotated refresh token, if there is one, and the verdict.
-async fn ask_provider(
+async fn refresh_at_provider(
     connector: &Connector,
     token: &SecretString,
     subject: &str,
@@ -126,8 +129,8 @@ async fn ask_provider(
         Ok(Err(error)) => return (None, verdict_of_error(error)),
         Err(_) => return (None, ProviderVerdict::Unknown("no answer in time".to_owned())),
     };
-    let verdict = match refreshed.answer {
-        Ok(answer) => evaluate_claims(connector, answer.claims.as_ref()),
+    let verdict = match refreshed.claims {
+        Ok(from_provider) => evaluate_claims(connector, from_provider.claims.as_ref()),
         Err(error) => verdict_of_error(error),
     };
     (refreshed.token, verdict)
@@ -199,7 +202,7 @@ async fn store_verdict(
             Err(TokenError::Grant("the sign-in provider ended this session; sign in again"))
         }
         ProviderVerdict::Unknown(cause) => {
-            tracing::warn!(connector = %grant.connector, error = cause, "asking the sign-in provider failed");
+            tracing::warn!(connector = %grant.connector, error = cause, "refresh at the sign-in provider failed");
             record_field(Field::Cause, cause);
             if now - grant.checked_at <= outage_ms { Ok(()) } else { Err(TokenError::Provider) }
         }

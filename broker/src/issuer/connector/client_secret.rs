@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use crate::base::reload::{FileError, FileSource, Files, Loaded, Reloaded, Reloader};
 
-/// Where the client secret is.
+/// Location of the client secret.
 #[derive(Clone, Debug)]
 pub enum ClientSecret {
     /// In the configuration itself.

@@ -134,7 +134,7 @@ impl Connectors {
         let Some(connector) = self.get(&name) else { return Ok(None) };
         if !has_refresh_token {
             let most = now + i64::from(connector.settings.unchecked_seconds) * 1000;
-            sessions::shorten(tx, &mut session, most).await?;
+            sessions::set_earlier_end(tx, &mut session, most).await?;
         }
         Ok(Some(session))
     }

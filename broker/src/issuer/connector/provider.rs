@@ -115,7 +115,7 @@ impl From<VerificationError> for ProviderError {
 
 /// Claims of a provider about a user.
 #[derive(Debug)]
-pub(super) struct ProviderAnswer {
+pub(super) struct ProviderClaims {
     /// Subject (`sub`).
     pub(super) subject: String,
     /// Claims of the ID token and of userinfo; `None` if the provider sent none.
@@ -133,7 +133,7 @@ pub(super) struct RefreshResult {
     /// The rotated refresh token.
     pub(super) token: Option<SecretString>,
     /// Current claims of the provider about the user.
-    pub(super) answer: Result<ProviderAnswer, ProviderError>,
+    pub(super) claims: Result<ProviderClaims, ProviderError>,
 }
 
 impl Provider {
@@ -221,7 +221,7 @@ impl Provider {
         code: String,
         verifier: PkceCodeVerifier,
         nonce: &Nonce,
-    ) -> Result<ProviderAnswer, ProviderError> {
+    ) -> Result<ProviderClaims, ProviderError> {
         let metadata = self.metadata().await?;
         let call = http_caller(&self.http);
         let tokens = self
@@ -242,7 +242,7 @@ impl Provider {
             ));
         }
         let subject = id_token.subject().unwrap_or_default().to_owned();
-        self.answer(&metadata, subject, Some(&id_token), &tokens).await
+        self.claims_of(&metadata, subject, Some(&id_token), &tokens).await
     }
 
     /// Refreshes the claims of a user (OpenID Connect Core 1.0 section 12).
@@ -260,16 +260,16 @@ impl Provider {
             .request_async(&call)
             .await
             .map_err(token_request_error)?;
-        let answer = match self.id_token(&metadata, &tokens).await {
+        let claims = match self.id_token(&metadata, &tokens).await {
             Ok(Some(claims)) if claims.subject() != Some(subject) => {
                 Err(ProviderError::Invalid("it is about another person".to_owned()))
             }
             Ok(claims) => {
-                self.answer(&metadata, subject.to_owned(), claims.as_ref(), &tokens).await
+                self.claims_of(&metadata, subject.to_owned(), claims.as_ref(), &tokens).await
             }
             Err(error) => Err(error),
         };
-        Ok(RefreshResult { token: refresh_token(&tokens), answer })
+        Ok(RefreshResult { token: refresh_token(&tokens), claims })
     }
 
     /// Verifies a token of another kind, such as a logout token.
@@ -298,13 +298,13 @@ impl Provider {
     }
 
     /// Merges the claims of the ID token and userinfo; userinfo is newer and wins.
-    async fn answer(
+    async fn claims_of(
         &self,
         metadata: &Metadata,
         subject: String,
         id_token: Option<&Claims>,
         tokens: &CoreTokenResponse,
-    ) -> Result<ProviderAnswer, ProviderError> {
+    ) -> Result<ProviderClaims, ProviderError> {
         let mut claims = id_token.map(|token| token.all().clone());
         if let Some(endpoint) = metadata.userinfo_endpoint() {
             let more = self.userinfo(endpoint.url(), &subject, tokens.access_token()).await?;
@@ -312,7 +312,7 @@ impl Provider {
         }
         let sid = id_token.and_then(|token| token.text("sid"));
         let sid = sid.filter(|sid| (1..=255).contains(&sid.len())).map(str::to_owned);
-        Ok(ProviderAnswer { subject, claims, sid, refresh_token: refresh_token(tokens) })
+        Ok(ProviderClaims { subject, claims, sid, refresh_token: refresh_token(tokens) })
     }
 
     /// Fetches userinfo (OpenID Connect Core 1.0 section 5.3).
@@ -327,15 +327,15 @@ impl Provider {
             .header(http::header::ACCEPT, "application/json")
             .body(Vec::new())
             .map_err(|error| ProviderError::Unavailable(error.to_string()))?;
-        let answer = self.http.send(request).await?;
-        if answer.status() != http::StatusCode::OK {
+        let response = self.http.send(request).await?;
+        if response.status() != http::StatusCode::OK {
             return Err(ProviderError::Unavailable(format!(
                 "userinfo answers {}",
-                answer.status()
+                response.status()
             )));
         }
         let claims: Map<String, Value> =
-            serde_json::from_slice(answer.body()).map_err(|error| {
+            serde_json::from_slice(response.body()).map_err(|error| {
                 ProviderError::Unavailable(format!("userinfo cannot be read: {error}"))
             })?;
         // Section 5.3.2: without this check, tokens could be swapped.
@@ -401,9 +401,9 @@ fn refresh_token(tokens: &CoreTokenResponse) -> Option<SecretString> {
 /// broker, or means nothing.
 fn token_request_error(error: CoreRequestTokenError<FetchError>) -> ProviderError {
     match error {
-        RequestTokenError::ServerResponse(answer) => {
-            let code = answer.error().as_ref().chars().take(64).collect::<String>();
-            match answer.error() {
+        RequestTokenError::ServerResponse(response) => {
+            let code = response.error().as_ref().chars().take(64).collect::<String>();
+            match response.error() {
                 CoreErrorResponseType::InvalidGrant => ProviderError::Denied(code),
                 _ => ProviderError::Unavailable(format!("it refuses the broker: {code}")),
             }

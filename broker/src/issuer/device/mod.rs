@@ -23,7 +23,7 @@ use crate::{
         db::Db,
         request_context,
         secret::{NoRandomness, PlainSecret},
-        throttle::{self, Allowance, RateLimit},
+        throttle::{self, RateLimit, WindowQuota},
     },
     identity::sessions::contains_scope,
 };
@@ -100,7 +100,7 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<DeviceCodes, To
 struct DeviceRequest<'a> {
     client_id: &'a str,
     scope: &'a str,
-    allowance: Allowance,
+    allowance: WindowQuota,
 }
 
 /// Stores a request under codes that no other device has. It counts once against the allowance,
@@ -119,7 +119,8 @@ async fn store_request(
         throttle::peek(db, clock, RateLimit::DeviceStart, &subject, request.allowance).await?;
     peeked.map_err(|limit| TokenError::TooMany(limit.retry_after))?;
     let mut tx = db.begin().await?;
-    let taken = throttle::take(&mut tx, clock, RateLimit::DeviceStart, &subject, request.allowance);
+    let taken =
+        throttle::consume(&mut tx, clock, RateLimit::DeviceStart, &subject, request.allowance);
     if let Err(limit) = taken.await? {
         tx.commit().await?;
         return Err(TokenError::TooMany(limit.retry_after));
@@ -156,7 +157,7 @@ mod tests {
 
     async fn a_user_code_collision_counts_once_against_the_limit(on: On) {
         let storage = Storage::new(on).await;
-        let allowance = Allowance { count: 2, window_seconds: 300 };
+        let allowance = WindowQuota { count: 2, window_seconds: 300 };
         let request = DeviceRequest { client_id: "kubectl-tenant", scope: "openid", allowance };
         let with = |user_codes: &'static [&'static str]| {
             let mut left = user_codes.iter();

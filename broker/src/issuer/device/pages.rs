@@ -67,7 +67,7 @@ async fn find(issuer: &Issuer, code: &UserCode) -> sqlx::Result<Response> {
     let hash = PlainSecret::presented(code.0.as_str()).hash();
     let Some(device) = rows::by_user_code(issuer.db(), hash, clock.now_ms()).await? else {
         let mut tx = issuer.db().begin().await?;
-        let taken = throttle::take(&mut tx, clock, RateLimit::UserCode, &subject, allowance);
+        let taken = throttle::consume(&mut tx, clock, RateLimit::UserCode, &subject, allowance);
         // The result matters for the next attempt only.
         let _ = taken.await?;
         tx.commit().await?;

@@ -12,7 +12,7 @@ use super::{ACCESS_TOKEN, ExchangedToken};
 use crate::{
     base::{
         secret::PlainSecret,
-        throttle::{self, Allowance, RateLimit},
+        throttle::{self, RateLimit, WindowQuota},
     },
     identity::{AuthenticationError, PresentedCredential, sessions},
     issuer::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Gateway tokens per session. A plugin requests one per workspace and token lifetime.
-const MAX_PER_SESSION: Allowance = Allowance { count: 100, window_seconds: 300 };
+const MAX_PER_SESSION: WindowQuota = WindowQuota { count: 100, window_seconds: 300 };
 
 /// Whether the request exchanges an access token, and not a token of another issuer.
 pub(super) fn is_requested(sent: &Parameters) -> Result<bool, TokenError> {
@@ -67,7 +67,8 @@ pub(super) async fn issue(
     let mut tx = issuer.db().begin().await?;
     let subject = session_id.to_string();
     let taken =
-        throttle::take(&mut tx, clock, RateLimit::GatewayToken, &subject, MAX_PER_SESSION).await?;
+        throttle::consume(&mut tx, clock, RateLimit::GatewayToken, &subject, MAX_PER_SESSION)
+            .await?;
     if let Err(limit) = taken {
         tx.commit().await?;
         return Err(TokenError::TooMany(limit.retry_after));

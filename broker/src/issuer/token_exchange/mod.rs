@@ -108,7 +108,7 @@ pub(super) async fn exchange(
     peeked.map_err(|limit| TokenError::TooMany(limit.retry_after))?;
     let mut tx = issuer.db().begin().await?;
     let taken =
-        throttle::take(&mut tx, clock, RateLimit::TokenExchange, &client, allowance).await?;
+        throttle::consume(&mut tx, clock, RateLimit::TokenExchange, &client, allowance).await?;
     tx.commit().await?;
     taken.map_err(|limit| TokenError::TooMany(limit.retry_after))?;
     let request = ExchangeRequest::parse(sent)?;

@@ -1,7 +1,7 @@
 //! `GET /config`
 
 use poem_openapi::{OpenApi, payload::Json};
-use tenant_shared::ModelServicesConfigAnswer;
+use tenant_shared::ModelServicesConfigResponse;
 
 use super::caller::CallerOfRequest;
 use crate::model_services::{Failure, ModelServices};
@@ -19,8 +19,8 @@ impl ShowConfig {
     async fn config(
         &self,
         caller: CallerOfRequest,
-    ) -> Result<Json<ModelServicesConfigAnswer>, Failure> {
+    ) -> Result<Json<ModelServicesConfigResponse>, Failure> {
         let data = self.services.config(&caller.0).await?;
-        Ok(Json(ModelServicesConfigAnswer { data }))
+        Ok(Json(ModelServicesConfigResponse { data }))
     }
 }

@@ -1,7 +1,7 @@
 //! `DELETE /lsd/delete`
 
 use poem_openapi::{OpenApi, param::Query, payload::Json};
-use tenant_shared::{DeleteDistributionRequest, DeletedDistribution, DeletedDistributionAnswer};
+use tenant_shared::{DeleteDistributionRequest, DeletedDistribution, DeletedDistributionResponse};
 
 use super::caller::ReviewedNamespace;
 use crate::{
@@ -27,10 +27,10 @@ impl Delete {
         /// Name of the `LlamaStackDistribution`, instead of the body.
         name: Query<Option<String>>,
         request: OptionalJson<DeleteDistributionRequest>,
-    ) -> Result<Json<DeletedDistributionAnswer>, Failure> {
+    ) -> Result<Json<DeletedDistributionResponse>, Failure> {
         let name = name_to_delete(&request.0.name, name.0.as_deref())?;
         namespace.0.delete_distribution(name).await?;
         let data = "LlamaStackDistribution deleted successfully".to_owned();
-        Ok(Json(DeletedDistributionAnswer { data: DeletedDistribution { data } }))
+        Ok(Json(DeletedDistributionResponse { data: DeletedDistribution { data } }))
     }
 }

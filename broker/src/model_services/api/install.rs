@@ -1,7 +1,7 @@
 //! `POST /lsd/install`
 
 use poem_openapi::{OpenApi, payload::Json};
-use tenant_shared::{InstallDistributionRequest, InstalledDistributionAnswer};
+use tenant_shared::{InstallDistributionRequest, InstalledDistributionResponse};
 
 use super::caller::ReviewedNamespace;
 use crate::model_services::Failure;
@@ -22,8 +22,8 @@ impl Install {
         /// Name of the namespace.
         namespace: ReviewedNamespace,
         request: Json<InstallDistributionRequest>,
-    ) -> Result<Json<InstalledDistributionAnswer>, Failure> {
+    ) -> Result<Json<InstalledDistributionResponse>, Failure> {
         let data = namespace.0.install(&request.0).await?;
-        Ok(Json(InstalledDistributionAnswer { data }))
+        Ok(Json(InstalledDistributionResponse { data }))
     }
 }

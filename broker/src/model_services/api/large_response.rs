@@ -19,7 +19,7 @@ use poem::Response;
 use tokio::time::Instant;
 
 use crate::{
-    base::rate_limit::Client,
+    base::rate_limit::ClientNetwork,
     http::{Body, body},
     model_services::{Failure, ModelServices, limits::UnsentReservation},
 };
@@ -34,7 +34,7 @@ const SEND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// An extension of responses that hold memory already.
 #[derive(Clone, Copy, Debug)]
-struct HoldsMemory;
+struct ReservedMemory;
 
 /// The body of a large response.
 #[derive(Debug)]
@@ -76,19 +76,22 @@ impl http_body::Body for LargeBody {
 /// A body with these bytes, which hold a permit until the last one is sent, and which are passed on
 /// within this time.
 fn large_body<P: Send + Sync + 'static>(bytes: Bytes, permit: P, timeout: Duration) -> Body {
-    let rest = body::hold(bytes, Arc::new(permit));
+    let rest = body::with_permit(bytes, Arc::new(permit));
     LargeBody { rest, deadline: Instant::now() + timeout }.boxed()
 }
 
 impl ModelServices {
-    /// Lets a large response hold memory until it is sent. That memory is not the one of answers, so
-    /// clients that do not read keep nobody from asking the API server.
+    /// Reserves memory for a large response until it is sent. That memory is not the one of the API
+    /// server's responses, so clients that do not read keep nobody from asking the API server.
     ///
     /// # Errors
     /// Too many large responses to this client, or to all, are not sent yet; the response is larger
     /// than one client's share.
-    pub(super) async fn hold_memory(&self, response: Response) -> poem::Result<Response> {
-        if response.extensions().get::<HoldsMemory>().is_some() {
+    pub(super) async fn reserve_response_memory(
+        &self,
+        response: Response,
+    ) -> poem::Result<Response> {
+        if response.extensions().get::<ReservedMemory>().is_some() {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
@@ -102,7 +105,7 @@ impl ModelServices {
     /// Reserves memory for a response; `None` for one that is not large.
     ///
     /// # Errors
-    /// As [`Self::hold_memory`].
+    /// See [`Self::reserve_response_memory`].
     pub(super) fn reserve_response(
         &self,
         bytes: usize,
@@ -110,7 +113,7 @@ impl ModelServices {
         if bytes < LARGE_RESPONSE_BYTES {
             return Ok(None);
         }
-        self.0.limits.unsent.reserve(Client::current(), bytes).map(Some)
+        self.0.limits.unsent.reserve(ClientNetwork::current(), bytes).map(Some)
     }
 }
 
@@ -118,7 +121,7 @@ impl ModelServices {
 pub(super) fn response(bytes: Bytes, reservation: Option<UnsentReservation>) -> Response {
     let Some(reservation) = reservation else { return Response::builder().body(bytes) };
     let body = large_body(bytes, reservation, SEND_TIMEOUT);
-    Response::builder().extension(HoldsMemory).body(body)
+    Response::builder().extension(ReservedMemory).body(body)
 }
 
 #[cfg(test)]

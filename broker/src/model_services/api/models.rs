@@ -23,7 +23,7 @@ impl ListModels {
         namespace: ReviewedNamespace,
     ) -> Result<DirectJson<AAModelList>, Failure> {
         let models = namespace.0.models().await?;
-        let services = namespace.0.asker().services().clone();
+        let services = namespace.0.client().services().clone();
         services.json(models, namespace.0).await
     }
 }

@@ -39,7 +39,7 @@ pub fn endpoint<T: OpenApi + 'static>(
                 async move {
                     let path = request.uri().path().to_owned();
                     let answered = match endpoint.call(request).await {
-                        Ok(answered) => services.hold_memory(answered).await,
+                        Ok(answered) => services.reserve_response_memory(answered).await,
                         Err(error) => Err(error),
                     };
                     Ok(answered.unwrap_or_else(|error| response(error, &path)))

@@ -1,7 +1,7 @@
 //! `GET /lsd/status`
 
 use poem_openapi::OpenApi;
-use tenant_shared::DistributionStatusAnswer;
+use tenant_shared::DistributionStatusResponse;
 
 use super::{caller::ReviewedNamespace, direct_json::DirectJson};
 use crate::model_services::Failure;
@@ -20,9 +20,9 @@ impl ShowStatus {
         &self,
         /// Name of the namespace.
         namespace: ReviewedNamespace,
-    ) -> Result<DirectJson<DistributionStatusAnswer>, Failure> {
+    ) -> Result<DirectJson<DistributionStatusResponse>, Failure> {
         let data = namespace.0.distribution_status().await?;
-        let services = namespace.0.asker().services().clone();
-        services.json(DistributionStatusAnswer { data }, namespace.0).await
+        let services = namespace.0.client().services().clone();
+        services.json(DistributionStatusResponse { data }, namespace.0).await
     }
 }

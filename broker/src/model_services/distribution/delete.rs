@@ -27,7 +27,7 @@ impl InNamespace {
             Ok(found) => found,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };
-        let services = self.asker().services().clone();
+        let services = self.client().services().clone();
         let change = async move {
             recorder.begin().await?;
             let path = self.distribution_path(&name);

@@ -50,7 +50,7 @@ impl InNamespace {
             Ok(planned) => planned,
             Err(failure) => return Err(recorder.refuse(failure).await),
         };
-        let services = self.asker().services().clone();
+        let services = self.client().services().clone();
         let change = async move {
             recorder.begin().await?;
             recorder.finish(self.create_both(&planned).await).await
@@ -67,7 +67,7 @@ impl InNamespace {
         let models = self.resolve(names).await?;
         let run_yaml = run_yaml(&models)?;
         // The text, and the ConfigMap, in which quotation marks take two bytes more.
-        self.asker().keep(run_yaml.len() * 4)?;
+        self.client().reserve_bytes(run_yaml.len() * 4)?;
         Ok(Planned { models, run_yaml })
     }
 
@@ -75,7 +75,7 @@ impl InNamespace {
     async fn create_both(&self, planned: &Planned) -> Result<InstalledDistribution, Failed> {
         let uid = self.create_distribution(&planned.models).await?;
         if let Err(failure) = self.create_config_map(&uid, &planned.run_yaml).await {
-            if self.take_back(&uid).await {
+            if self.roll_back(&uid).await {
                 return Err(failure.into());
             }
             let left = format!(
@@ -91,7 +91,7 @@ impl InNamespace {
 
     /// Deletes the distribution with this uid; returns whether it is gone. The garbage collector
     /// takes its ConfigMap.
-    async fn take_back(&self, uid: &str) -> bool {
+    async fn roll_back(&self, uid: &str) -> bool {
         let path = self.distribution_path(DISTRIBUTION_NAME);
         let error = match self.delete_object(&path, uid).await {
             Ok(()) => return true,
@@ -113,7 +113,7 @@ impl InNamespace {
 
     /// Creates the distribution; returns its uid.
     async fn create_distribution(&self, models: &[ResolvedModel]) -> Result<String, Failed> {
-        let services = &self.asker().services().0;
+        let services = &self.client().services().0;
         let installation = services.clock.random_id().to_string();
         let object = desired::distribution(&services.settings.distribution, models, &installation);
         let path = self.distribution_path(DISTRIBUTION_NAME);
@@ -124,7 +124,7 @@ impl InNamespace {
         })?;
         let refused = match created {
             Creation::Created(created) => return Ok(created.metadata.uid),
-            Creation::Refused(answer) => answer,
+            Creation::Refused(response) => response,
         };
         let failure = match refused.status {
             _ if refused.is_already_exists() => self.distribution_exists(DISTRIBUTION_NAME).await,
@@ -167,8 +167,8 @@ impl InNamespace {
         let path = self.config_map_path();
         match self.create_object(&path, object, |found| found.is_owned_by(uid)).await? {
             Creation::Created(_) => Ok(true),
-            Creation::Refused(answer) if answer.is_already_exists() => Ok(false),
-            Creation::Refused(answer) => Err(self.refused("create the ConfigMap", &answer)),
+            Creation::Refused(response) if response.is_already_exists() => Ok(false),
+            Creation::Refused(response) => Err(self.refused("create the ConfigMap", &response)),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
         InNamespace,
         call::Call,
         call_kind::CallKind,
-        call_response::Answer,
+        call_response::CallResponse,
         failure::Failure,
         known_keys::KnownKeys,
         lenient::{Lenient, for_each, lenient_objects, read},
@@ -167,7 +167,7 @@ impl InNamespace {
             "resource": "llamastackdistributions",
             "name": name,
         });
-        if self.asker().is_allowed(&attributes).await? {
+        if self.client().is_allowed(&attributes).await? {
             return Ok(());
         }
         let what = format!("you may not {verb} objects of kind {KIND}");
@@ -183,7 +183,7 @@ impl InNamespace {
     ) -> Result<Option<Vec<LlamaStackDistribution>>, Failure> {
         let list = List::new(CallKind::Distributions, self.distribution_path("").collection)
             .labels(format!("{DASHBOARD_LABEL}=true"));
-        match self.asker().list::<LlamaStackDistribution>(&list).await? {
+        match self.client().list::<LlamaStackDistribution>(&list).await? {
             Listed::Objects(mut found) => {
                 found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
                 Ok(Some(found))
@@ -204,11 +204,11 @@ impl InNamespace {
         self.metadata_of(Call::get(path.kind, path.object())).await
     }
 
-    /// As [`Self::metadata`], after a write. The operation may have no time left, so the read has this
-    /// timeout alone.
+    /// Like [`Self::metadata`], after a write. The operation may have no time left, so the read has
+    /// this timeout alone.
     ///
     /// # Errors
-    /// As [`Self::metadata`].
+    /// See [`Self::metadata`].
     pub(super) async fn metadata_within(
         &self,
         path: &ObjectPath,
@@ -219,19 +219,19 @@ impl InNamespace {
     }
 
     async fn metadata_of(&self, call: Call) -> Result<Option<Metadata>, Failure> {
-        let answer = self.asker().ask(call).await?;
-        match answer.status {
-            StatusCode::OK => answer.json().await.map(Some),
+        let response = self.client().send(call).await?;
+        match response.status {
+            StatusCode::OK => response.json().await.map(Some),
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(self.refused("read it", &answer)),
+            _ => Err(self.refused("read it", &response)),
         }
     }
 
     /// The failure for a create, read or delete that was not done. The text of the API server is
     /// about the caller's own rights, quota and policies, so it is shown.
-    pub(super) fn refused(&self, what: &str, answer: &Answer) -> Failure {
-        let said = answer.message();
-        match answer.status {
+    pub(super) fn refused(&self, what: &str, response: &CallResponse) -> Failure {
+        let said = response.message();
+        match response.status {
             StatusCode::FORBIDDEN => {
                 Failure::forbidden_to(&format!("you may not {what}: {said}"), self.namespace())
             }
@@ -241,7 +241,7 @@ impl InNamespace {
             StatusCode::CONFLICT => Failure::conflict(format!(
                 "the API server reports a conflict; send the request again: {said}"
             )),
-            _ => answer.unexpected(),
+            _ => response.unexpected(),
         }
     }
 }

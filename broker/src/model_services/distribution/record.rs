@@ -12,9 +12,9 @@ use super::{
     super::{
         InNamespace, ModelServices,
         caller::ApiCaller,
-        caller_client::{Asker, Sender},
+        caller_client::{CallCredential, CallerClient},
         failure::{Failure, quoted},
-        known_keys::beginning,
+        known_keys::truncate,
         limits::ChangeKey,
         review::RefusedReview,
     },
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event, EventOutcome},
-    base::{error_chain, rate_limit::Client},
+    base::{error_chain, rate_limit::ClientNetwork},
     http::ApiError,
 };
 
@@ -31,9 +31,9 @@ use crate::{
 pub(super) struct Recorder {
     services: ModelServices,
     event: Event,
-    /// What is changed.
+    /// Description of the change.
     what: String,
-    /// Whose changes this one counts with.
+    /// Limits that the change counts against.
     counted: [ChangeKey; 2],
     /// Whether the row of the change is written.
     has_begun: bool,
@@ -51,19 +51,19 @@ impl InNamespace {
     /// # Errors
     /// The API server does not say who the caller is, which is recorded.
     pub(super) async fn recorder(&self, action: Action, what: String) -> Result<Recorder, Failure> {
-        let services = self.asker().services().clone();
+        let services = self.client().services().clone();
         let of = |event, what, user| {
             let counted = [user, ChangeKey::Namespace(self.namespace().to_owned())];
             Recorder { services, event, what, counted, has_begun: false }
         };
-        match self.asker().sender() {
-            Sender::Session(request) => {
+        match self.client().credential() {
+            CallCredential::Session(request) => {
                 let workspace_id = Some(request.workspace_id());
                 let event = Event { workspace_id, ..request.caller().event(action) };
                 Ok(of(event, what, ChangeKey::User(request.caller().user_id())))
             }
-            Sender::Kubernetes { .. } => {
-                let (user, failure) = match self.asker().who_am_i().await {
+            CallCredential::Kubernetes { .. } => {
+                let (user, failure) = match self.client().who_am_i().await {
                     // Webhooks and providers name users as they like, and the API server limits no length.
                     Ok(user) => (quoted(&user.user), None),
                     Err(failure) => (UNKNOWN_USER.to_owned(), Some(failure)),
@@ -96,14 +96,15 @@ impl InNamespace {
         let reads = async { Ok(reads.await) };
         let ((), found) = tokio::try_join!(self.require_right(verb, name), reads)?;
         let found = found?;
-        self.asker().reserve_writes()?;
+        self.client().reserve_writes()?;
         recorder.count_change()?;
         Ok(found)
     }
 }
 
-/// What a Kubernetes user changes, or somebody whom the API server does not name. The name is a JSON
-/// string, because webhooks and providers choose it, and it could look like what follows it.
+/// Description of a change by a Kubernetes user; `None` if the API server does not name the user.
+/// The name is a JSON string, because webhooks and providers choose it, and it could look like what
+/// follows it.
 fn by_user(user: Option<&str>, what: &str) -> String {
     let user = user.map_or_else(|| UNKNOWN_USER.to_owned(), |user| Value::from(user).to_string());
     format!("Kubernetes user {user}, {what}")
@@ -141,17 +142,18 @@ impl ModelServices {
         caller: &ApiCaller,
         action: Action,
         namespace: &str,
-        RefusedReview { failure, asker }: &RefusedReview,
+        RefusedReview { failure, client }: &RefusedReview,
     ) {
         self.0.metrics.action(action.as_str(), "refused");
-        let Some(omitted) = self.0.refusal_rows.take(Client::current(), Instant::now()) else {
+        let Some(omitted) = self.0.refusal_rows.admit(ClientNetwork::current(), Instant::now())
+        else {
             return;
         };
         let what = format!("namespace {namespace}");
         let (event, what) = match caller {
             ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
-                let user = user_of(asker.as_deref()).await;
+                let user = user_of(client.as_deref()).await;
                 (Event::success(action), by_user(user.as_deref(), &what))
             }
         };
@@ -163,19 +165,19 @@ impl ModelServices {
                 error = error_chain(&error),
                 "cannot record a refused change in the audit trail"
             );
-            self.0.refusal_rows.give_back(omitted);
+            self.0.refusal_rows.restore_omitted(omitted);
         }
     }
 }
 
 /// The Kubernetes user of a request; `None` if the API server does not say it.
-async fn user_of(asker: Option<&Asker>) -> Option<String> {
-    Some(quoted(&asker?.who_am_i().await.ok()?.user))
+async fn user_of(client: Option<&CallerClient>) -> Option<String> {
+    Some(quoted(&client?.who_am_i().await.ok()?.user))
 }
 
-/// What is changed, in a row about a refusal or failure.
+/// The description, cut for a row about a refusal or failure.
 fn shortened(what: &str) -> String {
-    match beginning(what, MAX_REFUSED_BYTES) {
+    match truncate(what, MAX_REFUSED_BYTES) {
         all if all.len() == what.len() => what.to_owned(),
         cut => format!("{cut}…"),
     }
@@ -239,7 +241,7 @@ impl Recorder {
         let omitted = if self.has_begun {
             Some(0)
         } else {
-            services.refusal_rows.take(Client::current(), Instant::now())
+            services.refusal_rows.admit(ClientNetwork::current(), Instant::now())
         };
         let Some(omitted) = omitted else { return failure };
         let why = match failure.message() {
@@ -254,7 +256,7 @@ impl Recorder {
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
             if !self.has_begun {
-                services.refusal_rows.give_back(omitted);
+                services.refusal_rows.restore_omitted(omitted);
             }
         }
         failure

@@ -75,15 +75,15 @@ impl InNamespace {
     ) -> Result<Option<T>, Failure> {
         for version in kind.versions {
             let path = format!("{}/{name}", kind.path(version, self.namespace()));
-            let answer = self.asker().ask(Call::get(kind.call, path)).await?;
-            match answer.status {
-                StatusCode::OK => return Ok(Some(answer.json::<One<T>>().await?.0)),
+            let response = self.client().send(Call::get(kind.call, path)).await?;
+            match response.status {
+                StatusCode::OK => return Ok(Some(response.json::<LenientObject<T>>().await?.0)),
                 StatusCode::FORBIDDEN if self.is_served(kind.plural, version).await? => {
                     let what = format!("you may not read objects of kind {}", kind.name);
                     return Err(Failure::forbidden_to(&what, self.namespace()));
                 }
                 StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => {}
-                _ => return Err(answer.unexpected()),
+                _ => return Err(response.unexpected()),
             }
         }
         Ok(None)
@@ -94,7 +94,7 @@ impl InNamespace {
         let path = format!("/api/v1/namespaces/{}/services", self.namespace());
         for selector in endpoint::service_selectors(&model.name).into_iter().flatten() {
             let list = List::new(CallKind::Services, path.clone()).labels(selector);
-            match self.asker().list::<Service>(&list).await? {
+            match self.client().list::<Service>(&list).await? {
                 Listed::Objects(found) => {
                     if let Some(service) = endpoint::choose_service(found, &model.uid, url) {
                         return Ok(Some(service));
@@ -113,4 +113,4 @@ impl InNamespace {
 /// A single object, read as leniently as one in a list.
 #[derive(serde::Deserialize)]
 #[serde(transparent, bound = "T: Lenient")]
-struct One<T>(#[serde(deserialize_with = "super::super::lenient::read")] T);
+struct LenientObject<T>(#[serde(deserialize_with = "super::super::lenient::read")] T);

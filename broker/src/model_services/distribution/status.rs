@@ -14,6 +14,6 @@ impl InNamespace {
         &self,
     ) -> Result<Option<DistributionStatus>, Failure> {
         let found = self.distributions().await?.unwrap_or_default();
-        Ok(found.into_iter().next().map(super::view::LlamaStackDistribution::into_wire))
+        Ok(found.into_iter().next().map(super::view::LlamaStackDistribution::into_api))
     }
 }

@@ -69,8 +69,8 @@ impl RawJson {
 lenient_objects!(LlamaStackDistribution, Status, Version, Config);
 
 impl LlamaStackDistribution {
-    /// Its status on the wire.
-    pub(in crate::model_services) fn into_wire(self) -> DistributionStatus {
+    /// Its status as the API shows it.
+    pub(in crate::model_services) fn into_api(self) -> DistributionStatus {
         let config = self.status.distribution_config;
         DistributionStatus {
             name: self.metadata.name,
@@ -95,9 +95,9 @@ mod tests {
         *,
     };
 
-    fn wire(object: Value) -> Value {
+    fn to_api(object: Value) -> Value {
         let distribution: LlamaStackDistribution = from_value(object).unwrap();
-        to_value(distribution.into_wire()).unwrap()
+        to_value(distribution.into_api()).unwrap()
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
                     "availableDistributions": {"rh-dev": "quay.io/x"}}}
         });
         assert_eq!(
-            wire(object),
+            to_api(object),
             json!({"name": "lsd", "phase": "Ready", "version": "0.3.5", "distributionConfig": {
                 "activeDistribution": "rh-dev", "providers": [provider],
                 "availableDistributions": {"rh-dev": "quay.io/x"}}})
@@ -130,7 +130,7 @@ mod tests {
             json!({"phase": 1, "version": "x",
             "distributionConfig": {"providers": {}, "availableDistributions": []}}),
         ] {
-            assert_eq!(wire(json!({"metadata": {"name": "lsd"}, "status": status})), empty);
+            assert_eq!(to_api(json!({"metadata": {"name": "lsd"}, "status": status})), empty);
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let config = |count: usize| {
             let values = vec![json!({"": 0}); count];
             let config = json!({"providers": values, "availableDistributions": {"a": values}});
-            let shown = wire(json!({"status": {"phase": "Ready", "distributionConfig": config}}));
+            let shown = to_api(json!({"status": {"phase": "Ready", "distributionConfig": config}}));
             assert_eq!(shown["phase"], "Ready");
             shown["distributionConfig"].clone()
         };
@@ -169,7 +169,7 @@ mod tests {
             let page: Page<LlamaStackDistribution> =
                 from_value(json!({ "items": [object] })).unwrap();
             for item in page.items {
-                let status = item.into_wire();
+                let status = item.into_api();
                 prop_assert!(status.distribution_config.available_distributions.is_object());
             }
         }

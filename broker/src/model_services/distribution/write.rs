@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{
-    super::{InNamespace, call::Call, call_response::Answer, failure::Failure},
+    super::{InNamespace, call::Call, call_response::CallResponse, failure::Failure},
     failed::Failed,
     objects::{Metadata, ObjectPath},
 };
@@ -25,7 +25,7 @@ pub(super) enum Creation {
     /// The object exists.
     Created(Metadata),
     /// The API server refused it with this answer, which is none of the 5xx.
-    Refused(Answer),
+    Refused(CallResponse),
 }
 
 /// A write that was not carried out, or of which nobody knows that.
@@ -45,7 +45,7 @@ impl WriteFailure {
     }
 }
 
-/// What the write was part of is taken back, whether or not it was carried out.
+/// The installation is rolled back, whether or not the write was carried out.
 impl From<WriteFailure> for Failure {
     fn from(failure: WriteFailure) -> Self {
         match failure {
@@ -72,17 +72,18 @@ impl InNamespace {
     ) -> Result<Creation, WriteFailure> {
         // Unknown fields would be dropped silently.
         let collection = format!("{}?fieldValidation=Strict", path.collection);
-        let lost = match self.asker().ask(Call::create(path.kind, collection, object)).await {
-            Ok(answer) if answer.status.is_success() => match answer.json::<Metadata>().await {
+        let lost = match self.client().send(Call::create(path.kind, collection, object)).await {
+            Ok(response) if response.status.is_success() => match response.json::<Metadata>().await
+            {
                 Ok(created) if !created.metadata.uid.is_empty() => {
                     return Ok(Creation::Created(created));
                 }
                 Ok(_) => Failure::internal("the created object has no uid"),
                 Err(failure) => failure,
             },
-            Ok(answer) if answer.status.is_server_error() => answer.unexpected(),
-            Ok(answer) => return Ok(Creation::Refused(answer)),
-            Err(failure) if self.asker().is_not_carried_out(&failure) => {
+            Ok(response) if response.status.is_server_error() => response.unexpected(),
+            Ok(response) => return Ok(Creation::Refused(response)),
+            Err(failure) if self.client().is_not_carried_out(&failure) => {
                 return Err(WriteFailure::NotDone(failure));
             }
             Err(failure) => failure,
@@ -110,7 +111,7 @@ impl InNamespace {
     /// Deletes an object that nobody changed since it was read.
     ///
     /// # Errors
-    /// As [`Self::delete_object`]; somebody changed it.
+    /// Like [`Self::delete_object`]; somebody changed it.
     pub(super) async fn delete_unchanged(
         &self,
         path: &ObjectPath,
@@ -126,16 +127,18 @@ impl InNamespace {
         preconditions: &Value,
     ) -> Result<(), WriteFailure> {
         let call = Call::delete(path.kind, path.object(), preconditions);
-        let lost = match self.asker().ask(call).await {
-            Ok(answer) if answer.status.is_success() => return Ok(()),
-            Ok(answer) if answer.status == http::StatusCode::NOT_FOUND => return Ok(()),
-            Ok(answer) if answer.status == http::StatusCode::CONFLICT => {
+        let lost = match self.client().send(call).await {
+            Ok(response) if response.status.is_success() => return Ok(()),
+            Ok(response) if response.status == http::StatusCode::NOT_FOUND => return Ok(()),
+            Ok(response) if response.status == http::StatusCode::CONFLICT => {
                 let text = "the object was replaced meanwhile; send the request again";
                 return Err(WriteFailure::NotDone(Failure::conflict(text)));
             }
-            Ok(answer) if answer.status.is_server_error() => answer.unexpected(),
-            Ok(answer) => return Err(WriteFailure::NotDone(self.refused("delete it", &answer))),
-            Err(failure) if self.asker().is_not_carried_out(&failure) => {
+            Ok(response) if response.status.is_server_error() => response.unexpected(),
+            Ok(response) => {
+                return Err(WriteFailure::NotDone(self.refused("delete it", &response)));
+            }
+            Err(failure) if self.client().is_not_carried_out(&failure) => {
                 return Err(WriteFailure::NotDone(failure));
             }
             Err(failure) => failure,

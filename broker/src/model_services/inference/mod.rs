@@ -1,5 +1,6 @@
-//! The objects of KServe as this API reads them, and their conversion to the wire. Values are shown
-//! as they stand in the objects, long annotations cut; nothing is fetched from them.
+//! The objects of KServe as this API reads them, and their conversion to the types of the API.
+//! Values are shown as they stand in the objects, long annotations cut; nothing is fetched from
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -234,11 +235,11 @@ impl LlmInferenceService {
 }
 
 impl ModelStatus {
-    fn wire(&self) -> AAModelStatus {
+    fn to_api(&self) -> AAModelStatus {
         if self.readiness.0 { AAModelStatus::Running } else { AAModelStatus::Stop }
     }
 
-    /// The URLs on the wire: the internal one, then `status.url` if it leads elsewhere.
+    /// The URLs that the API shows: the internal one, then `status.url` if it leads elsewhere.
     fn endpoints(&self, internal: &str) -> Vec<String> {
         let external = self.url.as_str();
         let is_internal =
@@ -254,7 +255,7 @@ impl ModelStatus {
     }
 }
 
-/// The models of a namespace. Each is converted to the wire only while it is serialized, because all
+/// The models of a namespace. Each is converted only while it is serialized, because all
 /// of a runtime have the texts of its annotations.
 #[derive(Debug)]
 pub(super) struct Models {
@@ -277,8 +278,9 @@ impl Models {
         Self { services, llm_services, runtimes }
     }
 
-    /// The models on the wire: InferenceServices, then LLMInferenceServices, each by name.
-    fn wire(&self) -> impl Iterator<Item = AAModel> {
+    /// The models as the API shows them: InferenceServices, then LLMInferenceServices, each by
+    /// name.
+    fn to_api(&self) -> impl Iterator<Item = AAModel> {
         let services = self.services.iter().map(|service| {
             let runtime = self.runtimes.get(&service.spec.predictor.model.runtime);
             from_inference_service(service, runtime)
@@ -289,13 +291,13 @@ impl Models {
     }
 }
 
-/// As [`tenant_shared::AAModelList`].
+/// See [`tenant_shared::AAModelList`].
 impl Serialize for Models {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         struct Data<'a>(&'a Models);
         impl Serialize for Data<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(self.0.wire())
+                serializer.collect_seq(self.0.to_api())
             }
         }
         let mut list = serializer.serialize_struct("AAModelList", 1)?;
@@ -333,7 +335,7 @@ fn model(metadata: &ObjectMeta, model_id: &str, status: &ModelStatus, internal: 
         description: metadata.annotation(DESCRIPTION).to_owned(),
         usecase: metadata.annotation(USE_CASE).to_owned(),
         display_name: metadata.display_name().to_owned(),
-        status: status.wire(),
+        status: status.to_api(),
         endpoints: status.endpoints(internal),
         sa_token: SaToken::default(),
     }

@@ -13,7 +13,7 @@ fn page<T: super::super::lenient::Lenient>(items: &[Value]) -> Vec<T> {
 }
 
 fn convert(services: &[Value], llm_services: &[Value], runtimes: &[Value]) -> Vec<AAModel> {
-    Models::new(page(services), page(llm_services), page(runtimes)).wire().collect()
+    Models::new(page(services), page(llm_services), page(runtimes)).to_api().collect()
 }
 
 fn service(metadata: &Value, status: &Value) -> Value {
@@ -181,7 +181,7 @@ fn the_internal_url_of_an_llm_inference_service_has_an_order() {
 fn models_are_serialized_as_their_list() {
     let object = |name: &str| service(&json!({"name": name}), &json!({}));
     let models = || Models::new(page(&[object("b"), object("a")]), Vec::new(), Vec::new());
-    let list = tenant_shared::AAModelList { data: models().wire().collect() };
+    let list = tenant_shared::AAModelList { data: models().to_api().collect() };
     assert_eq!(list.data.len(), 2);
     assert_eq!(serde_json::to_string(&models()).unwrap(), serde_json::to_string(&list).unwrap());
 }

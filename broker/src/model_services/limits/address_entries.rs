@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::base::rate_limit::Client;
+use crate::base::rate_limit::ClientNetwork;
 
 /// Addresses that can take all entries together.
 const MIN_ADDRESSES: usize = 4;
@@ -15,9 +15,9 @@ const MIN_ADDRESSES: usize = 4;
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-struct Entry<V> {
+struct AddressEntry<V> {
     /// The address that inserted it.
-    client: Client,
+    client: ClientNetwork,
     value: V,
 }
 
@@ -34,9 +34,9 @@ pub(super) fn is_eviction_due(evicted_at: &mut Option<Instant>, now: Instant) ->
 #[derive(Debug)]
 pub(super) struct AddressEntries<K, V> {
     max: usize,
-    entries: HashMap<K, Entry<V>>,
+    entries: HashMap<K, AddressEntry<V>>,
     /// Entries of each address that has some.
-    counts: HashMap<Client, usize>,
+    counts: HashMap<ClientNetwork, usize>,
     evicted_at: Option<Instant>,
 }
 
@@ -59,21 +59,21 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
     pub(super) fn get_or_insert(
         &mut self,
         key: K,
-        client: Client,
+        client: ClientNetwork,
         now: Instant,
         is_used: impl Fn(&V) -> bool,
         new: impl FnOnce() -> V,
     ) -> Option<&mut V> {
         if !self.entries.contains_key(&key) {
-            if !self.has_room(client) && is_eviction_due(&mut self.evicted_at, now) {
+            if !self.has_capacity(client) && is_eviction_due(&mut self.evicted_at, now) {
                 self.evict(is_used);
             }
-            if !self.has_room(client) {
+            if !self.has_capacity(client) {
                 return None;
             }
             *self.counts.entry(client).or_default() += 1;
         }
-        let new = || Entry { client, value: new() };
+        let new = || AddressEntry { client, value: new() };
         Some(&mut self.entries.entry(key).or_insert_with(new).value)
     }
 
@@ -83,7 +83,7 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
         }
     }
 
-    fn has_room(&self, client: Client) -> bool {
+    fn has_capacity(&self, client: ClientNetwork) -> bool {
         let of_client = self.counts.get(&client).copied().unwrap_or_default();
         self.entries.len() < self.max && of_client < self.max / MIN_ADDRESSES
     }
@@ -105,7 +105,7 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
     }
 }
 
-fn release(counts: &mut HashMap<Client, usize>, client: Client) {
+fn release(counts: &mut HashMap<ClientNetwork, usize>, client: ClientNetwork) {
     let Some(count) = counts.get_mut(&client) else { return };
     *count = count.saturating_sub(1);
     if *count == 0 {
@@ -117,8 +117,8 @@ fn release(counts: &mut HashMap<Client, usize>, client: Client) {
 mod tests {
     use super::*;
 
-    fn client(number: u32) -> Client {
-        Client::V4(number.into())
+    fn client(number: u32) -> ClientNetwork {
+        ClientNetwork::V4(number.into())
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Calls to the API server in flight. Each caller has a share, so that one with many requests leaves
-//! calls to others.
+//! Calls to the API server in flight. Each caller has a limit, so that one with many requests
+//! leaves calls to others.
 
 use std::sync::Arc;
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use super::shares::{CallerKey, Shares};
+use super::per_caller::{CallerKey, CallerSemaphores};
 
 /// Calls of all callers together.
 const MAX_CALLS: usize = 256;
@@ -18,7 +18,7 @@ const MAX_CALLS_PER_ADDRESS: usize = 128;
 #[derive(Debug)]
 pub(in crate::model_services) struct Calls {
     all: Arc<Semaphore>,
-    shares: Shares,
+    per_caller: CallerSemaphores,
 }
 
 /// The calls that a request may have in flight. Clones share them.
@@ -32,22 +32,23 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// At most so many of all callers together, of one caller, and of all tokens from one address.
+    /// At most this number of all callers together, of one caller, and of all tokens from one
+    /// address.
     pub(super) fn with_limits(all: usize, per_caller: usize, per_address: usize) -> Self {
-        let shares = Shares::new(per_caller, per_address);
-        Self { all: Arc::new(Semaphore::new(all)), shares }
+        let per_caller = CallerSemaphores::new(per_caller, per_address);
+        Self { all: Arc::new(Semaphore::new(all)), per_caller }
     }
 
-    /// The calls of a request, which count against the share of each of these.
+    /// The calls of a request, which count against the limit of each of these.
     pub(in crate::model_services) fn of_request(&self, callers: &[CallerKey]) -> RequestCalls {
-        let shares = callers.iter().map(|key| self.shares.of(*key));
-        RequestCalls(shares.chain([Arc::clone(&self.all)]).collect())
+        let per_caller = callers.iter().map(|key| self.per_caller.of(*key));
+        RequestCalls(per_caller.chain([Arc::clone(&self.all)]).collect())
     }
 }
 
 impl RequestCalls {
     /// Waits for the permits of a call, which is in flight until they are dropped. A call that waits
-    /// for its caller's share takes nothing of all calls yet.
+    /// for its caller's permit has no permit of all calls yet.
     pub(in crate::model_services) async fn acquire(
         &self,
     ) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
@@ -70,7 +71,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::base::rate_limit::Client;
+    use crate::base::rate_limit::ClientNetwork;
 
     #[test]
     fn a_caller_leaves_calls_to_others() {
@@ -80,7 +81,7 @@ mod tests {
             let permits = std::iter::from_fn(move || request.acquire().now_or_never());
             permits.take(1000).map(Result::unwrap).collect::<Vec<_>>()
         };
-        let address = |number: u32| CallerKey::Address(Client::V4(number.into()));
+        let address = |number: u32| CallerKey::Address(ClientNetwork::V4(number.into()));
         let held: Vec<_> = (0..4)
             .map(|number| acquire_all(&[CallerKey::Token([number; 32]), address(1)]))
             .collect();

@@ -14,8 +14,8 @@ const WINDOW: Duration = Duration::from_mins(5);
 /// Users and namespaces with changes at most, up to 3 MiB.
 const MAX_KEYS: usize = 10_000;
 
-/// Whose changes are counted. A namespace counts besides the user, because somebody may have many users
-/// there: each ServiceAccount is one.
+/// Key of the limit of changes. A namespace counts besides the user, because somebody may have many
+/// users there: each ServiceAccount is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::model_services) enum ChangeKey {
     /// A user of the broker.

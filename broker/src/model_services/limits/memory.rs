@@ -1,11 +1,12 @@
-//! Memory of the API server's answers while they are read and evaluated. Somebody who asks for large
-//! answers takes the memory of others only up to a share, and never the memory of small answers.
+//! Memory of the API server's responses while they are read and evaluated. A caller with large
+//! responses uses the memory of all callers up to a limit only, and never the memory of small
+//! responses.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::shares::{CallerKey, Shares};
+use super::per_caller::{CallerKey, CallerSemaphores};
 
 /// Unit of reservations, in bytes.
 const UNIT_BYTES: usize = 16 * 1024;
@@ -16,10 +17,10 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 const MAX_CALLER_BYTES: usize = 64 * 1024 * 1024;
 /// Memory of one address, in bytes. It may be a frontend's.
 const MAX_ADDRESS_BYTES: usize = 128 * 1024 * 1024;
-/// Memory at the beginning of an answer that is not taken from that of all callers, in bytes, so that
-/// small requests are handled while large answers take all of that.
-pub(in crate::model_services) const SMALL_ANSWER_BYTES: usize = 64 * 1024;
-/// The same of all answers that one request holds, in bytes: a bound, because pages of lists are
+/// Memory at the beginning of a response that is not taken from that of all callers, in bytes, so
+/// that small requests are handled while large responses take all of that.
+pub(in crate::model_services) const SMALL_UPSTREAM_BYTES: usize = 64 * 1024;
+/// The same of all responses that one request holds, in bytes: a bound, because pages of lists are
 /// held until the request ends.
 const MAX_REQUEST_BYTES: usize = 256 * 1024;
 
@@ -27,15 +28,15 @@ const MAX_REQUEST_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub(in crate::model_services) struct Memory {
     all: Arc<Semaphore>,
-    shares: Shares,
+    per_caller: CallerSemaphores,
 }
 
 /// The memory that one request may use. Clones share it.
 #[derive(Clone, Debug)]
 pub(in crate::model_services) struct RequestMemory {
-    /// For the beginnings of answers.
+    /// For the beginnings of responses.
     own: Arc<Semaphore>,
-    /// The shares of the caller, then the memory of all.
+    /// The memory of the caller, then that of all.
     common: Vec<Arc<Semaphore>>,
 }
 
@@ -49,17 +50,19 @@ pub(in crate::model_services) struct Reservation {
     bytes: usize,
 }
 
-/// Memory of what a request keeps of many small answers. As much as one small answer does not count.
+/// Reservation for what a request keeps of many small responses. As much as one small response does
+/// not count.
 #[derive(Debug)]
-pub(in crate::model_services) struct KeptMemory {
+pub(in crate::model_services) struct SmallResponseReservation {
     reservation: Reservation,
     bytes: usize,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        let shares = Shares::new(MAX_CALLER_BYTES / UNIT_BYTES, MAX_ADDRESS_BYTES / UNIT_BYTES);
-        Self { all: semaphore(MAX_BYTES), shares }
+        let per_caller =
+            CallerSemaphores::new(MAX_CALLER_BYTES / UNIT_BYTES, MAX_ADDRESS_BYTES / UNIT_BYTES);
+        Self { all: semaphore(MAX_BYTES), per_caller }
     }
 }
 
@@ -68,10 +71,10 @@ fn semaphore(bytes: usize) -> Arc<Semaphore> {
 }
 
 impl Memory {
-    /// The memory of a request, which counts against the share of each of these.
+    /// The memory of a request, which counts against the limit of each of these.
     pub(in crate::model_services) fn of_request(&self, callers: &[CallerKey]) -> RequestMemory {
-        let shares = callers.iter().map(|key| self.shares.of(*key));
-        let common = shares.chain([Arc::clone(&self.all)]).collect();
+        let per_caller = callers.iter().map(|key| self.per_caller.of(*key));
+        let common = per_caller.chain([Arc::clone(&self.all)]).collect();
         RequestMemory { own: semaphore(MAX_REQUEST_BYTES), common }
     }
 }
@@ -88,31 +91,31 @@ impl RequestMemory {
         }
     }
 
-    /// Memory in which nothing is kept yet. It takes nothing of the request's own, which small answers
-    /// need.
-    pub(in crate::model_services) fn keep(&self) -> KeptMemory {
-        let reservation = Reservation { own_bytes: SMALL_ANSWER_BYTES, ..self.reserve() };
-        KeptMemory { reservation, bytes: 0 }
+    /// A reservation of nothing yet. It takes nothing of the request's own memory, which small
+    /// responses need.
+    pub(in crate::model_services) fn small_responses(&self) -> SmallResponseReservation {
+        let reservation = Reservation { own_bytes: SMALL_UPSTREAM_BYTES, ..self.reserve() };
+        SmallResponseReservation { reservation, bytes: 0 }
     }
 }
 
-impl KeptMemory {
-    /// Reserves memory for so many more bytes; `false` if there is not enough.
-    pub(in crate::model_services) fn keep(&mut self, bytes: usize) -> bool {
+impl SmallResponseReservation {
+    /// Reserves memory for this number of additional bytes; `false` if there is not enough.
+    pub(in crate::model_services) fn try_reserve_more(&mut self, bytes: usize) -> bool {
         let total = self.bytes.saturating_add(bytes);
-        let is_kept = self.reservation.grow_to(total.saturating_sub(SMALL_ANSWER_BYTES));
-        if is_kept {
+        let is_reserved = self.reservation.try_grow_to(total.saturating_sub(SMALL_UPSTREAM_BYTES));
+        if is_reserved {
             self.bytes = total;
         }
-        is_kept
+        is_reserved
     }
 }
 
 impl Reservation {
-    /// Reserves memory for so many bytes in total; `false` if there is not enough.
-    pub(in crate::model_services) fn grow_to(&mut self, bytes: usize) -> bool {
+    /// Reserves memory for this number of bytes in total; `false` if there is not enough.
+    pub(in crate::model_services) fn try_grow_to(&mut self, bytes: usize) -> bool {
         while self.bytes < bytes {
-            let is_own = self.own_bytes < SMALL_ANSWER_BYTES && self.acquire_own();
+            let is_own = self.own_bytes < SMALL_UPSTREAM_BYTES && self.acquire_own();
             if !is_own && !self.acquire_common(bytes - self.bytes) {
                 return false;
             }
@@ -148,10 +151,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::base::rate_limit::Client;
+    use crate::base::rate_limit::ClientNetwork;
 
     /// What one answer of a user reserves of the common memory if it is as large as possible.
-    const LARGEST: usize = MAX_CALLER_BYTES + SMALL_ANSWER_BYTES;
+    const LARGEST: usize = MAX_CALLER_BYTES + SMALL_UPSTREAM_BYTES;
 
     fn user(number: u128) -> CallerKey {
         CallerKey::User(Uuid::from_u128(number))
@@ -167,18 +170,18 @@ mod tests {
         let mut held = Vec::new();
         for number in 0..6 {
             let mut reservation = memory.of_request(&[user(number)]).reserve();
-            let fits = reservation.grow_to(LARGEST);
+            let fits = reservation.try_grow_to(LARGEST);
             assert_eq!(fits, number < 4, "{number}");
             if fits {
                 let mut more = memory.of_request(&[user(number)]).reserve();
-                assert!(!more.grow_to(SMALL_ANSWER_BYTES + 1), "its share is taken");
+                assert!(!more.try_grow_to(SMALL_UPSTREAM_BYTES + 1), "its share is taken");
                 held.push(reservation);
             }
         }
         held.pop();
         let mut reservation = memory.of_request(&[user(9)]).reserve();
-        assert!(reservation.grow_to(1) && reservation.grow_to(LARGEST));
-        assert!(!reservation.grow_to(LARGEST + 1));
+        assert!(reservation.try_grow_to(1) && reservation.try_grow_to(LARGEST));
+        assert!(!reservation.try_grow_to(LARGEST + 1));
     }
 
     #[test]
@@ -187,18 +190,24 @@ mod tests {
         let mut held = Vec::new();
         for number in 0..4 {
             let mut reservation = memory.of_request(&[user(number)]).reserve();
-            assert!(reservation.grow_to(LARGEST));
+            assert!(reservation.try_grow_to(LARGEST));
             held.push(reservation);
         }
         for number in 0..6 {
             // Also for a caller whose own share is taken.
             let request = memory.of_request(&[user(number)]);
             let mut lists: Vec<_> = (0..4).map(|_| request.reserve()).collect();
-            assert!(lists.iter_mut().all(|list| list.grow_to(SMALL_ANSWER_BYTES)), "{number}");
-            assert!(!lists[0].grow_to(SMALL_ANSWER_BYTES + 1), "the rest is of the common memory");
-            assert!(!request.reserve().grow_to(1), "a request holds four of them");
+            assert!(
+                lists.iter_mut().all(|list| list.try_grow_to(SMALL_UPSTREAM_BYTES)),
+                "{number}"
+            );
+            assert!(
+                !lists[0].try_grow_to(SMALL_UPSTREAM_BYTES + 1),
+                "the rest is of the common memory"
+            );
+            assert!(!request.reserve().try_grow_to(1), "a request holds four of them");
             lists.pop();
-            assert!(request.reserve().grow_to(SMALL_ANSWER_BYTES));
+            assert!(request.reserve().try_grow_to(SMALL_UPSTREAM_BYTES));
         }
     }
 
@@ -206,28 +215,28 @@ mod tests {
     fn what_is_kept_counts_from_the_size_of_a_small_answer_on() {
         let memory = Memory::default();
         let request = memory.of_request(&[user(1)]);
-        let mut kept = request.keep();
-        assert!((0..64).all(|_| kept.keep(SMALL_ANSWER_BYTES / 64)));
+        let mut reservation = request.small_responses();
+        assert!((0..64).all(|_| reservation.try_reserve_more(SMALL_UPSTREAM_BYTES / 64)));
         let mut large = request.reserve();
-        assert!(large.grow_to(LARGEST), "it does not count yet");
-        assert!(!kept.keep(1));
+        assert!(large.try_grow_to(LARGEST), "it does not count yet");
+        assert!(!reservation.try_reserve_more(1));
         drop(large);
-        assert!(kept.keep(MAX_CALLER_BYTES));
-        assert!(!kept.keep(1), "it is the caller's share");
+        assert!(reservation.try_reserve_more(MAX_CALLER_BYTES));
+        assert!(!reservation.try_reserve_more(1), "it is the caller's share");
         let mut small: Vec<_> = (0..4).map(|_| request.reserve()).collect();
-        assert!(small.iter_mut().all(|answer| answer.grow_to(SMALL_ANSWER_BYTES)));
+        assert!(small.iter_mut().all(|response| response.try_grow_to(SMALL_UPSTREAM_BYTES)));
     }
 
     #[test]
     fn tokens_of_one_address_leave_memory_to_other_addresses() {
         let memory = Memory::default();
         let (one, other) = (
-            CallerKey::Address(Client::V4([192, 0, 2, 1].into())),
-            CallerKey::Address(Client::V4([192, 0, 2, 2].into())),
+            CallerKey::Address(ClientNetwork::V4([192, 0, 2, 1].into())),
+            CallerKey::Address(ClientNetwork::V4([192, 0, 2, 2].into())),
         );
         let large = |address: CallerKey, number: u8| {
             let mut reservation = memory.of_request(&[token(number), address]).reserve();
-            reservation.grow_to(LARGEST).then_some(reservation)
+            reservation.try_grow_to(LARGEST).then_some(reservation)
         };
         let held: Vec<_> = (0..9).filter_map(|number| large(one, number)).collect();
         assert_eq!(held.len(), 2);

@@ -1,13 +1,13 @@
 //! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
-//! server refuses, changes, calls to the API server, and the memory of its answers and of unsent
-//! responses. Requests of sessions have the limits of their tier besides.
+//! server refuses, changes, calls to the API server, and the memory of its responses and of
+//! unsent responses. Requests of sessions have the limits of their tier besides.
 
 mod address_entries;
 mod calls;
 mod changes;
 mod memory;
+mod per_caller;
 mod refused_tokens;
-mod shares;
 mod token_limiters;
 mod unsent;
 
@@ -18,14 +18,14 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) use self::{
     calls::{Calls, RequestCalls},
     changes::{ChangeKey, Changes},
-    memory::{KeptMemory, Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
+    memory::{Memory, RequestMemory, Reservation, SMALL_UPSTREAM_BYTES, SmallResponseReservation},
+    per_caller::{CallerKey, SERVICE_ACCOUNT_PREFIX},
     refused_tokens::RefusedTokens,
-    shares::{CallerKey, SERVICE_ACCOUNT_PREFIX},
     token_limiters::{TokenLimiters, TokenPermit},
     unsent::{MAX_RESPONSE_BYTES, UnsentMemory, UnsentReservation},
 };
 use super::{failure::Failure, settings::TokenLimits};
-use crate::base::rate_limit::{Client, InFlightLimiter};
+use crate::base::rate_limit::{ClientNetwork, InFlightLimiter};
 
 /// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
 const MAX_CANDIDATE_SEARCHES: usize = 4;
@@ -60,7 +60,7 @@ pub(super) struct Limits {
     admitted_searches: Calls,
 }
 
-/// What one request may use. Clones share it.
+/// Limits of one request. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct RequestLimits {
     pub(super) memory: RequestMemory,
@@ -93,7 +93,7 @@ impl Limits {
         }
     }
 
-    /// The limits of a request, which counts against the share of each of these.
+    /// The limits of a request, which counts against the limit of each of these.
     pub(super) fn of_request(&self, callers: &[CallerKey]) -> RequestLimits {
         RequestLimits {
             memory: self.memory.of_request(callers),
@@ -109,7 +109,7 @@ impl Limits {
     pub(super) async fn acquire_search(
         &self,
         user: &str,
-        client: Client,
+        client: ClientNetwork,
     ) -> Result<[Vec<OwnedSemaphorePermit>; 2], Failure> {
         let callers = [CallerKey::of_kubernetes_user(user), CallerKey::Address(client)];
         let admitted = self.admitted_searches.of_request(&callers).try_acquire();
@@ -133,7 +133,7 @@ mod tests {
         let limits = Limits::new(limits, 1);
         let search = |user: usize, address: u32| {
             let limits = &limits;
-            let (user, client) = (format!("user-{user}"), Client::V4(address.into()));
+            let (user, client) = (format!("user-{user}"), ClientNetwork::V4(address.into()));
             Box::pin(async move { limits.acquire_search(&user, client).await })
         };
         let running = search(1, 1).now_or_never().unwrap().unwrap();

@@ -1,10 +1,10 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
 //! ones is slowed down for a while, because each attempt costs the API server a check: of tokens that are
 //! not known one passes each second, so that others at the address get in with a new token. A token that
-//! is tried again and again, as a broken client does, is closed out alone. Tokens that the API server
+//! is tried repeatedly, as by a broken client, is blocked alone. Tokens that the API server
 //! accepted recently pass, because an address may be that of many people. One of them that is refused
 //! now, because it expired or was revoked, was no guess, so its refusals count for itself alone. A token
-//! whose client leaves before the answer counts as refused until it is accepted.
+//! whose client leaves before the response counts as refused until it is accepted.
 
 use std::{
     collections::HashMap,
@@ -14,12 +14,12 @@ use std::{
 };
 
 use super::address_entries::{AddressEntries, is_eviction_due};
-use crate::base::rate_limit::{self, Client, GcraLimiter, Quota};
+use crate::base::rate_limit::{self, ClientNetwork, GcraLimiter, Quota};
 
 /// Different refused tokens of an address within [`WINDOW`], after which it is slowed down for the
 /// rest of it.
 const MAX_REFUSED: usize = 100;
-/// Refusals of one token from an address within [`WINDOW`], after which the token is closed out there
+/// Refusals of one token from an address within [`WINDOW`], after which the token is blocked there
 /// for the rest of it.
 const MAX_REPEATED: u32 = 100;
 const WINDOW: Duration = Duration::from_mins(5);
@@ -39,7 +39,7 @@ const MAX_ACCEPTED: usize = 16_384;
 
 /// A refused token. 32 bits are enough to tell 100 tokens apart.
 #[derive(Debug)]
-struct Refused {
+struct RefusedToken {
     hash: u32,
     count: u32,
 }
@@ -48,7 +48,7 @@ struct Refused {
 struct Window {
     started_at: Instant,
     /// At most [`MAX_REFUSED`] tokens.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedToken>,
 }
 
 impl Window {
@@ -87,8 +87,8 @@ impl Accepted {
         self.refused = Some(Refusals { since, count: count.saturating_add(1) });
     }
 
-    /// How long the token is closed out, whatever its address did; `None` if it is not.
-    fn closed_out(&self, now: Instant) -> Option<Duration> {
+    /// How long the token is blocked, whatever its address did; `None` if it is not.
+    fn retry_after_block(&self, now: Instant) -> Option<Duration> {
         let refused = self.refused.filter(|known| known.count >= MAX_REPEATED)?;
         WINDOW.checked_sub(now.duration_since(refused.since))
     }
@@ -96,7 +96,7 @@ impl Accepted {
 
 #[derive(Debug)]
 struct State {
-    windows: HashMap<Client, Window>,
+    windows: HashMap<ClientNetwork, Window>,
     /// The window of addresses without room for one of their own.
     others: Option<Window>,
     total: Option<Total>,
@@ -139,7 +139,7 @@ impl Default for RefusedTokens {
 enum Admission {
     Passes,
     /// It is refused for so long.
-    ClosedOut(Duration),
+    Blocked(Duration),
     /// Too many others of its address, or of all, were refused.
     Slow,
 }
@@ -151,17 +151,17 @@ fn is_recent(used_at: Instant, now: Instant) -> bool {
 
 impl State {
     /// Whether an address has a window of its own, or room for one.
-    fn has_room(&self, client: Client) -> bool {
+    fn has_capacity(&self, client: ClientNetwork) -> bool {
         self.windows.len() < MAX_ADDRESSES || self.windows.contains_key(&client)
     }
 
     /// The window in which tokens of an address are counted. If there is no room for one, those that are
     /// over are evicted, at most once a second.
-    fn current_window(&mut self, client: Client, now: Instant) -> &mut Window {
-        if !self.has_room(client) && is_eviction_due(&mut self.windows_evicted_at, now) {
+    fn current_window(&mut self, client: ClientNetwork, now: Instant) -> &mut Window {
+        if !self.has_capacity(client) && is_eviction_due(&mut self.windows_evicted_at, now) {
             self.windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
         }
-        let window = if self.has_room(client) {
+        let window = if self.has_capacity(client) {
             self.windows.entry(client).or_insert_with(|| Window::new(now))
         } else {
             self.others.get_or_insert_with(|| Window::new(now))
@@ -173,8 +173,8 @@ impl State {
     }
 
     /// The window in which tokens of an address were counted last; it may be over.
-    fn window(&self, client: Client) -> Option<&Window> {
-        let others = self.others.as_ref().filter(|_| !self.has_room(client));
+    fn window(&self, client: ClientNetwork) -> Option<&Window> {
+        let others = self.others.as_ref().filter(|_| !self.has_capacity(client));
         self.windows.get(&client).or(others)
     }
 
@@ -192,9 +192,9 @@ impl State {
     }
 
     /// Forgets what was counted of a token of an address.
-    fn forget(&mut self, client: Client, hash: u64) {
-        let has_room = self.has_room(client);
-        let others = self.others.as_mut().filter(|_| !has_room);
+    fn forget(&mut self, client: ClientNetwork, hash: u64) {
+        let has_capacity = self.has_capacity(client);
+        let others = self.others.as_mut().filter(|_| !has_capacity);
         let Some(window) = self.windows.get_mut(&client).or(others) else { return };
         let before = window.refused.len();
         window.refused.retain(|known| known.hash != short(hash));
@@ -212,7 +212,7 @@ impl State {
 
     /// Counts a refusal of a token: for itself if it was accepted recently, otherwise in the window of
     /// this address.
-    fn count(&mut self, client: Client, hash: u64, now: Instant) {
+    fn count(&mut self, client: ClientNetwork, hash: u64, now: Instant) {
         let known = self.accepted.get_mut(&hash).filter(|known| is_recent(known.used_at, now));
         if let Some(known) = known {
             known.count(now);
@@ -224,28 +224,29 @@ impl State {
         if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
             known.count = known.count.saturating_add(1);
         } else if window.refused.len() < MAX_REFUSED {
-            window.refused.push(Refused { hash, count: 1 });
+            window.refused.push(RefusedToken { hash, count: 1 });
             self.count_in_total(now);
         }
     }
 }
 
 impl State {
-    fn admission(&self, client: Client, hash: u64, now: Instant) -> Admission {
+    fn admission(&self, client: ClientNetwork, hash: u64, now: Instant) -> Admission {
         let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
         if let Some(known) = known {
             if known.refused.is_none() {
                 return Admission::Passes;
             }
-            if let Some(left) = known.closed_out(now).filter(|left| !left.is_zero()) {
-                return Admission::ClosedOut(left);
+            if let Some(left) = known.retry_after_block(now).filter(|left| !left.is_zero()) {
+                return Admission::Blocked(left);
             }
         }
         if let Some(window) = self.window(client) {
             let left = WINDOW.saturating_sub(now.duration_since(window.started_at));
-            let is_it = |known: &Refused| known.hash == short(hash) && known.count >= MAX_REPEATED;
+            let is_it =
+                |known: &RefusedToken| known.hash == short(hash) && known.count >= MAX_REPEATED;
             if !left.is_zero() && window.refused.iter().any(is_it) {
-                return Admission::ClosedOut(left);
+                return Admission::Blocked(left);
             }
             if !left.is_zero() && window.refused.len() >= MAX_REFUSED {
                 return Admission::Slow;
@@ -257,16 +258,21 @@ impl State {
 
 impl RefusedTokens {
     /// Counts a token of this address that the API server refused.
-    pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
+    pub(in crate::model_services) fn count(
+        &self,
+        client: ClientNetwork,
+        token: [u8; 32],
+        now: Instant,
+    ) {
         let hash = self.hash(token);
         self.lock().count(client, hash, now);
     }
 
     /// Counts a token of this address whose client left before the API server answered, unless it was
     /// accepted recently: it may be a guess.
-    pub(in crate::model_services) fn count_unanswered(
+    pub(in crate::model_services) fn count_cancelled(
         &self,
-        client: Client,
+        client: ClientNetwork,
         token: [u8; 32],
         now: Instant,
     ) {
@@ -279,7 +285,12 @@ impl RefusedTokens {
 
     /// Lets a token pass that the API server accepted. What was counted of it at this address is
     /// forgotten, because it was no guess.
-    pub(in crate::model_services) fn accept(&self, client: Client, token: [u8; 32], now: Instant) {
+    pub(in crate::model_services) fn accept(
+        &self,
+        client: ClientNetwork,
+        token: [u8; 32],
+        now: Instant,
+    ) {
         let hash = self.hash(token);
         let mut state = self.lock();
         state.forget(client, hash);
@@ -299,18 +310,20 @@ impl RefusedTokens {
     /// unknown one passes each second.
     ///
     /// # Errors
-    /// The token is closed out, or not the one that passes; the time until it may.
+    /// The token is blocked, or not the one that passes; the time until it may.
     pub(in crate::model_services) fn admit(
         &self,
-        client: Client,
+        client: ClientNetwork,
         token: [u8; 32],
         now: Instant,
     ) -> Result<(), Duration> {
         let admission = self.lock().admission(client, self.hash(token), now);
         match admission {
             Admission::Passes => Ok(()),
-            Admission::ClosedOut(left) => Err(left),
-            Admission::Slow => self.slow.take(client, now).map_err(rate_limit::Refused::wait),
+            Admission::Blocked(left) => Err(left),
+            Admission::Slow => {
+                self.slow.check(client, now).map_err(rate_limit::ExceededLimit::wait)
+            }
         }
     }
 
@@ -333,8 +346,8 @@ fn short(hash: u64) -> u32 {
 mod tests {
     use super::*;
 
-    const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const OTHER: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const ONE: ClientNetwork = ClientNetwork::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: ClientNetwork = ClientNetwork::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
     const SECOND: Duration = Duration::from_secs(1);
 
     fn token(number: usize) -> [u8; 32] {
@@ -346,7 +359,7 @@ mod tests {
     /// How long a token has to wait; `None` if it passes.
     fn admit(
         refused: &RefusedTokens,
-        client: Client,
+        client: ClientNetwork,
         token: [u8; 32],
         now: Instant,
     ) -> Option<Duration> {
@@ -354,7 +367,7 @@ mod tests {
     }
 
     /// How many of a hundred unknown tokens pass.
-    fn passed(refused: &RefusedTokens, client: Client, now: Instant) -> usize {
+    fn passed(refused: &RefusedTokens, client: ClientNetwork, now: Instant) -> usize {
         let tokens = (0..100).map(|number| token(1_000_000 + number));
         tokens.filter(|token| refused.admit(client, *token, now).is_ok()).count()
     }
@@ -432,7 +445,7 @@ mod tests {
         }
         for number in 0..MAX_REFUSED * 2 {
             refused.count(ONE, token(number), now);
-            refused.count_unanswered(ONE, token(number), now);
+            refused.count_cancelled(ONE, token(number), now);
         }
         assert_eq!(admit(&refused, ONE, token(1000), now), None);
         assert!(refused.lock().windows.is_empty(), "they are no guesses");
@@ -463,19 +476,19 @@ mod tests {
         refused.accept(ONE, token(1), now);
         assert!(refused.is_accepted(token(1), now) && !refused.is_accepted(token(0), now));
         for _ in 0..1000 {
-            refused.count_unanswered(ONE, token(1), now);
+            refused.count_cancelled(ONE, token(1), now);
         }
         assert_eq!(admit(&refused, ONE, token(1), now), None, "an accepted one passes");
         for _ in 1..MAX_REPEATED {
-            refused.count_unanswered(ONE, token(0), now);
+            refused.count_cancelled(ONE, token(0), now);
         }
         assert_eq!(admit(&refused, ONE, token(0), now), None, "it may be valid");
-        refused.count_unanswered(ONE, token(0), now);
+        refused.count_cancelled(ONE, token(0), now);
         assert_eq!(admit(&refused, ONE, token(0), now), Some(WINDOW));
         assert_eq!(admit(&refused, OTHER, token(0), now), None);
-        assert_eq!(admit(&refused, ONE, token(2), now), None, "it is closed out alone");
+        assert_eq!(admit(&refused, ONE, token(2), now), None, "it is blocked alone");
         for number in 2..=MAX_REFUSED {
-            refused.count_unanswered(ONE, token(number), now);
+            refused.count_cancelled(ONE, token(number), now);
         }
         assert_eq!(passed(&refused, ONE, now), 1);
         assert_eq!(admit(&refused, ONE, token(1), now), None);
@@ -485,7 +498,7 @@ mod tests {
     fn people_who_reload_a_page_close_nobody_out() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 0..MAX_REFUSED * 2 {
-            refused.count_unanswered(ONE, token(number), now);
+            refused.count_cancelled(ONE, token(number), now);
             refused.accept(ONE, token(number), now);
         }
         assert_eq!(admit(&refused, ONE, token(1000), now), None);
@@ -499,10 +512,10 @@ mod tests {
     fn the_number_of_addresses_and_tokens_is_bounded() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 0..70_000_u32 {
-            refused.count(Client::V4(number.into()), token(1), now);
+            refused.count(ClientNetwork::V4(number.into()), token(1), now);
         }
         for number in 0..1000 {
-            refused.count(Client::V4(7_u32.into()), token(number), now);
+            refused.count(ClientNetwork::V4(7_u32.into()), token(number), now);
         }
         for number in 0..MAX_ACCEPTED * 2 {
             refused.accept(ONE, token(number), now);
@@ -510,16 +523,16 @@ mod tests {
         assert_eq!(refused.lock().accepted.len(), MAX_ACCEPTED / 4);
         for number in 0..MAX_ACCEPTED * 2 {
             let address = u32::try_from(number % 100).unwrap();
-            refused.accept(Client::V4((100_000 + address).into()), token(number), now);
+            refused.accept(ClientNetwork::V4((100_000 + address).into()), token(number), now);
         }
         {
             let state = refused.lock();
             assert_eq!(state.windows.len(), MAX_ADDRESSES);
-            assert_eq!(state.windows[&Client::V4(7_u32.into())].refused.len(), MAX_REFUSED);
+            assert_eq!(state.windows[&ClientNetwork::V4(7_u32.into())].refused.len(), MAX_REFUSED);
             assert_eq!(state.accepted.len(), MAX_ACCEPTED);
         }
         let later = now + ACCEPTED_TTL;
-        refused.count(Client::V4(u32::MAX.into()), token(usize::MAX), later);
+        refused.count(ClientNetwork::V4(u32::MAX.into()), token(usize::MAX), later);
         refused.accept(ONE, token(usize::MAX), later);
         let state = refused.lock();
         assert_eq!((state.windows.len(), state.accepted.len()), (1, 1));
@@ -529,11 +542,12 @@ mod tests {
     fn addresses_without_room_share_a_window() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 0..70_000_u32 {
-            refused.count(Client::V4(number.into()), token(1), now);
+            refused.count(ClientNetwork::V4(number.into()), token(1), now);
         }
         let shared = || refused.lock().others.as_ref().unwrap().refused.len();
         assert_eq!((shared(), refused.lock().windows.len()), (1, MAX_ADDRESSES));
-        let (one, other) = (Client::V4(80_000_u32.into()), Client::V4(80_001_u32.into()));
+        let (one, other) =
+            (ClientNetwork::V4(80_000_u32.into()), ClientNetwork::V4(80_001_u32.into()));
         for number in 2..=MAX_REFUSED {
             refused.count(one, token(number), now);
             refused.count(other, token(number + 1000), now);
@@ -550,7 +564,7 @@ mod tests {
     #[test]
     fn many_addresses_together_are_slowed_down() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
-        let address = |number: usize| Client::V4(u32::try_from(number).unwrap().into());
+        let address = |number: usize| ClientNetwork::V4(u32::try_from(number).unwrap().into());
         for number in 0..MAX_REFUSED_TOTAL {
             assert_eq!(admit(&refused, OTHER, token(0), now), None, "{number}");
             refused.count(address(number / 50), token(number), now);

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::address_entries::AddressEntries;
 use crate::{
-    base::rate_limit::Client,
+    base::rate_limit::ClientNetwork,
     gateway::{LimitExceeded, TenantLimiter},
     model_services::{failure::Failure, settings::TokenLimits},
     tier::GatewayLimits,
@@ -19,7 +19,7 @@ use crate::{
 const MAX_TOKENS: usize = 10_000;
 /// An unused limiter is kept so long. After that time its burst would be full again anyway.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes per second of the API server's answers to one token.
+/// Bytes per second of the API server's responses to one token.
 const BYTES_PER_SECOND: u64 = 32 * 1024 * 1024;
 
 /// A request with a token that is within its limits, until this is dropped.
@@ -30,7 +30,7 @@ pub(in crate::model_services) struct TokenPermit {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TokenLimiterEntry {
     limiter: Arc<TenantLimiter>,
     used_at: Instant,
 }
@@ -38,7 +38,7 @@ struct Entry {
 #[derive(Debug)]
 pub(in crate::model_services) struct TokenLimiters {
     limits: GatewayLimits,
-    entries: Mutex<AddressEntries<[u8; 32], Entry>>,
+    entries: Mutex<AddressEntries<[u8; 32], TokenLimiterEntry>>,
 }
 
 impl TokenLimiters {
@@ -59,7 +59,7 @@ impl TokenLimiters {
     pub(in crate::model_services) fn admit(
         &self,
         token: [u8; 32],
-        client: Client,
+        client: ClientNetwork,
         now: Instant,
     ) -> Result<TokenPermit, Failure> {
         let limiter = self
@@ -87,19 +87,27 @@ impl TokenLimiters {
         self.lock().remove(&token);
     }
 
-    fn limiter(&self, token: [u8; 32], client: Client, now: Instant) -> Option<Arc<TenantLimiter>> {
-        let is_used = |entry: &Entry| {
+    fn limiter(
+        &self,
+        token: [u8; 32],
+        client: ClientNetwork,
+        now: Instant,
+    ) -> Option<Arc<TenantLimiter>> {
+        let is_used = |entry: &TokenLimiterEntry| {
             Arc::strong_count(&entry.limiter) > 1
                 || now.duration_since(entry.used_at) < IDLE_TIMEOUT
         };
-        let new = || Entry { limiter: Arc::new(TenantLimiter::new(self.limits)), used_at: now };
+        let new = || TokenLimiterEntry {
+            limiter: Arc::new(TenantLimiter::new(self.limits)),
+            used_at: now,
+        };
         let mut entries = self.lock();
         let entry = entries.get_or_insert(token, client, now, is_used, new)?;
         entry.used_at = now;
         Some(Arc::clone(&entry.limiter))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, AddressEntries<[u8; 32], Entry>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, AddressEntries<[u8; 32], TokenLimiterEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,7 +116,7 @@ impl TokenLimiters {
 mod tests {
     use super::*;
 
-    const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const ONE: ClientNetwork = ClientNetwork::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn token(number: usize) -> [u8; 32] {
         let mut token = [0; 32];
@@ -142,12 +150,12 @@ mod tests {
         assert!(limiters.admit(token(quarter), ONE, now).is_err());
         assert!(limiters.admit(token(7), ONE, now).is_ok(), "a known token has its limiter");
         for number in quarter..MAX_TOKENS {
-            let address = Client::V4(u32::try_from(number % 3).unwrap().into());
+            let address = ClientNetwork::V4(u32::try_from(number % 3).unwrap().into());
             drop(limiters.admit(token(number), address, now).unwrap());
         }
-        assert!(limiters.admit(token(MAX_TOKENS), Client::Unknown, now).is_err());
+        assert!(limiters.admit(token(MAX_TOKENS), ClientNetwork::Unknown, now).is_err());
         let later = now + IDLE_TIMEOUT;
-        assert!(limiters.admit(token(MAX_TOKENS), Client::Unknown, later).is_ok());
+        assert!(limiters.admit(token(MAX_TOKENS), ClientNetwork::Unknown, later).is_ok());
         assert_eq!(limiters.lock().len(), 1);
     }
 }

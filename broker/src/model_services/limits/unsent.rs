@@ -1,12 +1,12 @@
-//! Memory of large responses that are not sent yet. It is apart from the memory of answers of the API
-//! server, so that clients that do not read take nothing from others' calls.
+//! Memory of large responses that are not sent yet. It is apart from the memory of responses of the
+//! API server, so that clients that do not read take nothing from others' calls.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::shares::{CallerKey, Shares};
-use crate::{base::rate_limit::Client, model_services::failure::Failure};
+use super::per_caller::{CallerKey, CallerSemaphores};
+use crate::{base::rate_limit::ClientNetwork, model_services::failure::Failure};
 
 /// Unit of reservations, in bytes.
 const UNIT_BYTES: usize = 16 * 1024;
@@ -21,7 +21,7 @@ pub(in crate::model_services) const MAX_RESPONSE_BYTES: usize = MAX_ADDRESS_BYTE
 #[derive(Debug)]
 pub(in crate::model_services) struct UnsentMemory {
     all: Arc<Semaphore>,
-    shares: Shares,
+    per_caller: CallerSemaphores,
 }
 
 /// The memory of a response, until it is dropped.
@@ -35,7 +35,7 @@ impl Default for UnsentMemory {
         let per_address = MAX_ADDRESS_BYTES / UNIT_BYTES;
         Self {
             all: Arc::new(Semaphore::new(MAX_BYTES / UNIT_BYTES)),
-            shares: Shares::new(per_address, per_address),
+            per_caller: CallerSemaphores::new(per_address, per_address),
         }
     }
 }
@@ -47,16 +47,16 @@ impl UnsentMemory {
     /// There is not enough now, or never: the response is too large.
     pub(in crate::model_services) fn reserve(
         &self,
-        client: Client,
+        client: ClientNetwork,
         bytes: usize,
     ) -> Result<UnsentReservation, Failure> {
         if bytes > MAX_RESPONSE_BYTES {
             return Err(Failure::internal(format!("the response is too large: {bytes} bytes")));
         }
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
-        let share = self.shares.of(CallerKey::Address(client));
+        let semaphore = self.per_caller.of(CallerKey::Address(client));
         let acquire = |from: Arc<Semaphore>| from.try_acquire_many_owned(units);
-        match (acquire(share), acquire(Arc::clone(&self.all))) {
+        match (acquire(semaphore), acquire(Arc::clone(&self.all))) {
             (Ok(of_client), Ok(of_all)) => Ok(UnsentReservation { _permits: (of_client, of_all) }),
             _ => Err(Failure::too_many("too many large responses are not sent yet", 2)),
         }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn clients_that_do_not_read_leave_memory_to_others_up_to_the_total() {
         let unsent = UnsentMemory::default();
-        let client = |number: u32| Client::V4(number.into());
+        let client = |number: u32| ClientNetwork::V4(number.into());
         let mut held: Vec<_> = (0..4)
             .map(|number| {
                 let reservation = unsent.reserve(client(number), MAX_ADDRESS_BYTES).unwrap();

@@ -8,16 +8,16 @@ use std::{
 
 use super::object::{CachedTenant, TenantObject};
 use crate::{
-    identity::Person,
+    identity::RbacUser,
     tenant::{ApiGroup, Subject, Tenant, TenantName},
 };
 
 /// Names of Tenants by the name of a user or group.
 type Index = BTreeMap<String, BTreeSet<TenantName>>;
 
-/// A watch that feeds the cache.
+/// A watch whose objects the cache has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Feed {
+pub(super) enum CacheSource {
     Namespaces,
     Tenants(ApiGroup),
 }
@@ -36,8 +36,8 @@ pub(super) struct Contents {
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
     has_listed_namespaces: bool,
-    /// Since when watches have been interrupted.
-    interrupted: BTreeMap<Feed, Instant>,
+    /// Time since which watches have been interrupted.
+    interrupted: BTreeMap<CacheSource, Instant>,
     /// Number of changes of `tenants` so far, except for those of the status.
     revision: u64,
 }
@@ -49,11 +49,11 @@ impl Contents {
     }
 
     /// Records that a watch is interrupted from this time on, unless it is already.
-    pub(super) fn interrupt(&mut self, feed: Feed, at: Instant) {
-        self.interrupted.entry(feed).or_insert(at);
+    pub(super) fn interrupt(&mut self, source: CacheSource, at: Instant) {
+        self.interrupted.entry(source).or_insert(at);
     }
 
-    /// Since when a watch has been interrupted.
+    /// Time since which a watch has been interrupted.
     pub(super) fn interrupted_since(&self) -> Option<Instant> {
         self.interrupted.values().min().copied()
     }
@@ -88,7 +88,7 @@ impl Contents {
         self.tenants.values().cloned().collect()
     }
 
-    pub(super) fn naming(&self, person: &Person) -> Vec<Arc<CachedTenant>> {
+    pub(super) fn naming(&self, person: &RbacUser) -> Vec<Arc<CachedTenant>> {
         let users = person.user_name.iter().filter_map(|name| self.users.get(name));
         let groups = person.groups.iter().filter_map(|name| self.groups.get(name));
         let names: BTreeSet<&TenantName> = users.chain(groups).flatten().collect();
@@ -128,7 +128,7 @@ impl Contents {
             self.put(object);
         }
         self.listed_groups.insert(group);
-        self.interrupted.remove(&Feed::Tenants(group));
+        self.interrupted.remove(&CacheSource::Tenants(group));
     }
 
     /// Records the tenant of a namespace; `None` for a namespace that is no tenant's or is gone.
@@ -143,7 +143,7 @@ impl Contents {
     pub(super) fn replace_namespaces(&mut self, namespaces: BTreeMap<String, TenantName>) {
         self.namespaces = namespaces;
         self.has_listed_namespaces = true;
-        self.interrupted.remove(&Feed::Namespaces);
+        self.interrupted.remove(&CacheSource::Namespaces);
     }
 
     /// Determines which object of a name counts, as the controller does: the one that was created

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `object` | what is kept of an object |
 //! | `contents` | the objects with their indexes, without a lock |
-//! | `feed` | events of watches, as changes of the contents |
+//! | `reflector` | events of watches, as changes of the contents |
 //!
 //! A Tenant may have a megabyte, so only its parsed form is kept, whose parts are limited.
 
 mod contents;
-mod feed;
 mod object;
+mod reflector;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +19,11 @@ use std::{
     time::Instant,
 };
 
-pub use feed::{NamespaceFeed, TenantFeed};
 pub use object::CachedTenant;
+pub use reflector::{NamespaceReflector, TenantReflector};
 
 use super::{ApiGroup, TenantName};
-use crate::identity::Person;
+use crate::identity::RbacUser;
 use contents::Contents;
 
 /// Tenants and the names of their namespaces, as of a moment ago. Clones share everything.
@@ -39,7 +39,7 @@ impl TenantCache {
         self.read().is_synced()
     }
 
-    /// Since when a watch has been interrupted, so that changes since then are not known. A watch
+    /// Time since which a watch has been interrupted, so that later changes are not known. A watch
     /// whose connection hangs is interrupted once that is noticed.
     pub fn interrupted_since(&self) -> Option<Instant> {
         self.read().interrupted_since()
@@ -84,7 +84,7 @@ impl TenantCache {
     }
 
     /// The Tenants whose owners or additional role bindings name a person, by name.
-    pub fn naming(&self, person: &Person) -> Vec<Arc<CachedTenant>> {
+    pub fn naming(&self, person: &RbacUser) -> Vec<Arc<CachedTenant>> {
         self.read().naming(person)
     }
 

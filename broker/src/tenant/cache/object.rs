@@ -1,4 +1,4 @@
-//! What the cache keeps of an object.
+//! The cached part of a Tenant.
 
 use std::sync::Arc;
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tenant_shared::TENANT_LABEL;
 
 use super::*;
-use crate::{cluster::Watched, tenant::ApiGroup};
+use crate::{cluster::WatchEvent, tenant::ApiGroup};
 
-const OURS: ApiGroup = ApiGroup::TenantBroker;
+const BROKER_GROUP: ApiGroup = ApiGroup::TenantBroker;
 const CAPSULE: ApiGroup = ApiGroup::Capsule;
 
 fn name(text: &str) -> TenantName {
@@ -33,8 +33,8 @@ fn user(name: &str) -> Value {
     json!({"kind": "User", "name": name})
 }
 
-fn person(user_name: &str, groups: &[&str]) -> Person {
-    Person {
+fn person(user_name: &str, groups: &[&str]) -> RbacUser {
+    RbacUser {
         user_name: Some(user_name.to_owned()),
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
     }
@@ -45,12 +45,12 @@ fn names(tenants: &[Arc<CachedTenant>]) -> Vec<&str> {
 }
 
 /// Passes a complete list.
-fn list<T>(mut visit: impl FnMut(Watched<T>), objects: Vec<T>) {
-    visit(Watched::Listing);
+fn list<T>(mut on_event: impl FnMut(WatchEvent<T>), objects: Vec<T>) {
+    on_event(WatchEvent::Init);
     for object in objects {
-        visit(Watched::Changed(object));
+        on_event(WatchEvent::Apply(object));
     }
-    visit(Watched::Listed);
+    on_event(WatchEvent::InitDone);
 }
 
 fn namespace(name: &str, tenant: &str) -> ObjectMeta {
@@ -61,14 +61,14 @@ fn namespace(name: &str, tenant: &str) -> ObjectMeta {
 #[test]
 fn a_cache_is_synced_once_every_watch_has_listed() {
     let cache = TenantCache::default();
-    let mut ours = TenantFeed::new(cache.clone(), OURS);
-    list(|event| ours.visit(&event), vec![object("solar", 1, &user("alice"))]);
+    let mut ours = TenantReflector::new(cache.clone(), BROKER_GROUP);
+    list(|event| ours.apply_event(&event), vec![object("solar", 1, &user("alice"))]);
     assert!(!cache.is_synced());
-    NamespaceFeed::new(cache.clone()).visit(&Watched::Listed);
+    NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
     assert!(!cache.is_synced(), "the other group is unknown");
-    TenantFeed::new(cache.clone(), CAPSULE).not_served();
+    TenantReflector::new(cache.clone(), CAPSULE).not_served();
     assert!(cache.is_synced());
-    ours.visit(&Watched::Listing);
+    ours.apply_event(&WatchEvent::Init);
     assert!(cache.is_synced(), "it was synced once");
     assert!(cache.tenant(&name("solar")).is_some(), "the new list is not complete");
 }
@@ -76,23 +76,25 @@ fn a_cache_is_synced_once_every_watch_has_listed() {
 #[test]
 fn of_two_groups_the_older_object_counts() {
     let cache = TenantCache::default();
-    let (mut ours, mut capsule) =
-        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let (mut ours, mut capsule) = (
+        TenantReflector::new(cache.clone(), BROKER_GROUP),
+        TenantReflector::new(cache.clone(), CAPSULE),
+    );
     let solar = name("solar");
     let group = || cache.tenant(&solar).map(|cached| cached.group);
-    capsule.visit(&Watched::Changed(object("solar", 2, &user("joe"))));
+    capsule.apply_event(&WatchEvent::Apply(object("solar", 2, &user("joe"))));
     assert_eq!(group(), Some(CAPSULE));
     let older = object("solar", 1, &user("alice"));
-    ours.visit(&Watched::Changed(older.clone()));
-    assert_eq!(group(), Some(OURS));
+    ours.apply_event(&WatchEvent::Apply(older.clone()));
+    assert_eq!(group(), Some(BROKER_GROUP));
     assert_eq!(names(&cache.naming(&person("alice", &[]))), ["solar"]);
     assert!(cache.naming(&person("joe", &[])).is_empty(), "the younger object gives nothing");
-    ours.visit(&Watched::Deleted(older));
+    ours.apply_event(&WatchEvent::Delete(older));
     assert_eq!(group(), Some(CAPSULE));
     assert_eq!(names(&cache.naming(&person("joe", &[]))), ["solar"]);
     // Of the same age the first group's.
-    ours.visit(&Watched::Changed(object("solar", 2, &user("alice"))));
-    assert_eq!(group(), Some(OURS));
+    ours.apply_event(&WatchEvent::Apply(object("solar", 2, &user("alice"))));
+    assert_eq!(group(), Some(BROKER_GROUP));
     ours.not_served();
     assert_eq!(group(), Some(CAPSULE));
     capsule.not_served();
@@ -104,8 +106,10 @@ fn of_two_groups_the_older_object_counts() {
 #[test]
 fn the_only_object_of_a_name_has_the_group_and_uid_of_its_row() {
     let cache = TenantCache::default();
-    let (mut ours, mut capsule) =
-        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let (mut ours, mut capsule) = (
+        TenantReflector::new(cache.clone(), BROKER_GROUP),
+        TenantReflector::new(cache.clone(), CAPSULE),
+    );
     let solar = name("solar");
     let with_uid = |uid: &str| {
         let mut object = object("solar", 1, &user("alice"));
@@ -113,35 +117,37 @@ fn the_only_object_of_a_name_has_the_group_and_uid_of_its_row() {
         object
     };
     let is_only = |group, uid| cache.is_only_object(&solar, group, uid);
-    list(|event| ours.visit(&event), vec![with_uid("1")]);
-    NamespaceFeed::new(cache.clone()).visit(&Watched::Listed);
-    assert!(!is_only(OURS, "1"), "the other group is unknown");
+    list(|event| ours.apply_event(&event), vec![with_uid("1")]);
+    NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
+    assert!(!is_only(BROKER_GROUP, "1"), "the other group is unknown");
     capsule.not_served();
-    assert!(is_only(OURS, "1"));
+    assert!(is_only(BROKER_GROUP, "1"));
     assert!(!is_only(CAPSULE, "1"));
-    assert!(!is_only(OURS, "2"), "it was made again");
-    capsule.visit(&Watched::Changed(with_uid("3")));
-    assert!(!is_only(OURS, "1") && !is_only(CAPSULE, "3"), "there are two");
-    ours.visit(&Watched::Deleted(with_uid("1")));
-    assert!(!is_only(OURS, "1"));
+    assert!(!is_only(BROKER_GROUP, "2"), "it was made again");
+    capsule.apply_event(&WatchEvent::Apply(with_uid("3")));
+    assert!(!is_only(BROKER_GROUP, "1") && !is_only(CAPSULE, "3"), "there are two");
+    ours.apply_event(&WatchEvent::Delete(with_uid("1")));
+    assert!(!is_only(BROKER_GROUP, "1"));
     assert!(is_only(CAPSULE, "3"));
 }
 
 #[test]
 fn a_list_replaces_what_vanished_meanwhile() {
     let cache = TenantCache::default();
-    let (mut ours, mut capsule) =
-        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let (mut ours, mut capsule) = (
+        TenantReflector::new(cache.clone(), BROKER_GROUP),
+        TenantReflector::new(cache.clone(), CAPSULE),
+    );
     let [lunar, solar, terra] =
         ["lunar", "solar", "terra"].map(|name| object(name, 1, &user("alice")));
-    list(|event| ours.visit(&event), vec![lunar, solar.clone()]);
-    list(|event| capsule.visit(&event), vec![terra]);
+    list(|event| ours.apply_event(&event), vec![lunar, solar.clone()]);
+    list(|event| capsule.apply_event(&event), vec![terra]);
     assert_eq!(names(&cache.all()), ["lunar", "solar", "terra"]);
     // A list that fails changes nothing.
-    ours.visit(&Watched::Listing);
-    ours.visit(&Watched::Changed(object("stellar", 1, &user("alice"))));
+    ours.apply_event(&WatchEvent::Init);
+    ours.apply_event(&WatchEvent::Apply(object("stellar", 1, &user("alice"))));
     assert_eq!(names(&cache.all()), ["lunar", "solar", "terra"]);
-    list(|event| ours.visit(&event), vec![solar]);
+    list(|event| ours.apply_event(&event), vec![solar]);
     assert_eq!(names(&cache.all()), ["solar", "terra"]);
     assert_eq!(names(&cache.naming(&person("alice", &[]))), ["solar", "terra"]);
 }
@@ -149,7 +155,7 @@ fn a_list_replaces_what_vanished_meanwhile() {
 #[test]
 fn tenants_are_found_by_user_and_group_of_owners_and_bindings() {
     let cache = TenantCache::default();
-    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let mut reflector = TenantReflector::new(cache.clone(), BROKER_GROUP);
     let mut solar = object("solar", 1, &user("alice"));
     let subjects = json!([user("joe"), {"kind": "Group", "name": "ops"}]);
     solar.data["spec"]["additionalRoleBindings"] =
@@ -157,19 +163,19 @@ fn tenants_are_found_by_user_and_group_of_owners_and_bindings() {
     let lunar = object("lunar", 1, &json!({"kind": "Group", "name": "ops"}));
     let robot = "system:serviceaccount:build:robot";
     let terra = object("terra", 1, &json!({"kind": "ServiceAccount", "name": robot}));
-    list(|event| feed.visit(&event), vec![solar, lunar, terra]);
+    list(|event| reflector.apply_event(&event), vec![solar, lunar, terra]);
     for (person, expected) in [
         (person("alice", &[]), &["solar"][..]),
         (person("joe", &["dev"]), &["solar"]),
         (person("joe", &["dev", "ops"]), &["lunar", "solar"]),
-        (Person { user_name: None, ..person("", &["ops"]) }, &["lunar", "solar"]),
+        (RbacUser { user_name: None, ..person("", &["ops"]) }, &["lunar", "solar"]),
         // A user is no group, and nobody is a ServiceAccount.
         (person("ops", &["alice", robot]), &[]),
         (person(robot, &[]), &[]),
     ] {
         assert_eq!(names(&cache.naming(&person)), expected, "{person:?}");
     }
-    feed.visit(&Watched::Changed(object("solar", 1, &user("carol"))));
+    reflector.apply_event(&WatchEvent::Apply(object("solar", 1, &user("carol"))));
     assert!(cache.naming(&person("alice", &[])).is_empty(), "she is named no more");
     assert_eq!(names(&cache.naming(&person("carol", &[]))), ["solar"]);
 }
@@ -177,32 +183,32 @@ fn tenants_are_found_by_user_and_group_of_owners_and_bindings() {
 #[test]
 fn an_object_that_breaks_rules_is_no_tenant() {
     let cache = TenantCache::default();
-    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let mut reflector = TenantReflector::new(cache.clone(), BROKER_GROUP);
     let (solar, valid) = (name("solar"), object("solar", 1, &user("alice")));
-    feed.visit(&Watched::Changed(valid.clone()));
+    reflector.apply_event(&WatchEvent::Apply(valid.clone()));
     assert!(cache.tenant(&solar).is_some());
     let invalid = object("solar", 1, &user("system:admin"));
-    feed.visit(&Watched::Changed(invalid.clone()));
+    reflector.apply_event(&WatchEvent::Apply(invalid.clone()));
     assert!(cache.tenant(&solar).is_none() && cache.all().is_empty());
     assert!(cache.naming(&person("alice", &[])).is_empty());
     assert!(cache.has_object(&solar));
     // The controller carries nothing of the younger object out either.
-    let mut capsule = TenantFeed::new(cache.clone(), CAPSULE);
-    capsule.visit(&Watched::Changed(object("solar", 2, &user("joe"))));
+    let mut capsule = TenantReflector::new(cache.clone(), CAPSULE);
+    capsule.apply_event(&WatchEvent::Apply(object("solar", 2, &user("joe"))));
     assert!(cache.tenant(&solar).is_none());
-    feed.visit(&Watched::Changed(valid));
+    reflector.apply_event(&WatchEvent::Apply(valid));
     assert_eq!(names(&cache.all()), ["solar"]);
-    feed.visit(&Watched::Changed(object("tenant-x", 1, &user("alice"))));
-    feed.visit(&Watched::Deleted(object("tenant-x", 1, &user("alice"))));
+    reflector.apply_event(&WatchEvent::Apply(object("tenant-x", 1, &user("alice"))));
+    reflector.apply_event(&WatchEvent::Delete(object("tenant-x", 1, &user("alice"))));
     assert_eq!(names(&cache.all()), ["solar"], "the other one has no name of a tenant");
 }
 
 #[test]
 fn the_status_is_kept_with_the_conditions_that_hold() {
     let cache = TenantCache::default();
-    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let mut reflector = TenantReflector::new(cache.clone(), BROKER_GROUP);
     let mut solar = object("solar", 1, &user("alice"));
-    feed.visit(&Watched::Changed(solar.clone()));
+    reflector.apply_event(&WatchEvent::Apply(solar.clone()));
     let cached = cache.tenant(&name("solar")).unwrap();
     assert_eq!((cached.state.as_str(), cached.size), ("", 0));
     assert!(cached.conditions.is_empty());
@@ -214,7 +220,7 @@ fn the_status_is_kept_with_the_conditions_that_hold() {
             condition("Ready", "True"), condition("UnknownTier", "True"), condition("Old", "False"),
         ],
     });
-    feed.visit(&Watched::Changed(solar));
+    reflector.apply_event(&WatchEvent::Apply(solar));
     let cached = cache.tenant(&name("solar")).unwrap();
     assert_eq!((cached.state.as_str(), cached.size), ("Degraded", 7));
     let conditions = cached.conditions.iter().map(|it| (it.kind.as_str(), it.message.as_str()));
@@ -224,45 +230,45 @@ fn the_status_is_kept_with_the_conditions_that_hold() {
 #[test]
 fn the_revision_grows_with_each_change_of_a_tenant_and_not_of_its_status() {
     let cache = TenantCache::default();
-    let mut feed = TenantFeed::new(cache.clone(), OURS);
-    let grows = |feed: &mut TenantFeed, event: Watched<DynamicObject>| {
+    let mut reflector = TenantReflector::new(cache.clone(), BROKER_GROUP);
+    let grows = |reflector: &mut TenantReflector, event: WatchEvent<DynamicObject>| {
         let before = cache.revision();
-        feed.visit(&event);
+        reflector.apply_event(&event);
         cache.revision() > before
     };
     let mut solar = object("solar", 1, &user("alice"));
-    assert!(grows(&mut feed, Watched::Changed(solar.clone())));
-    assert!(!grows(&mut feed, Watched::Changed(solar.clone())));
+    assert!(grows(&mut reflector, WatchEvent::Apply(solar.clone())));
+    assert!(!grows(&mut reflector, WatchEvent::Apply(solar.clone())));
     solar.data["status"] = json!({"state": "Active", "size": 3});
-    assert!(!grows(&mut feed, Watched::Changed(solar.clone())));
+    assert!(!grows(&mut reflector, WatchEvent::Apply(solar.clone())));
     solar.data["spec"]["nodeSelector"] = json!({"pool": "solar"});
-    assert!(grows(&mut feed, Watched::Changed(solar.clone())));
-    assert!(grows(&mut feed, Watched::Deleted(solar.clone())));
-    assert!(!grows(&mut feed, Watched::Deleted(solar)));
+    assert!(grows(&mut reflector, WatchEvent::Apply(solar.clone())));
+    assert!(grows(&mut reflector, WatchEvent::Delete(solar.clone())));
+    assert!(!grows(&mut reflector, WatchEvent::Delete(solar)));
 }
 
 #[test]
 fn a_namespace_belongs_to_the_tenant_of_its_label() {
     let cache = TenantCache::default();
-    let mut feed = NamespaceFeed::new(cache.clone());
+    let mut reflector = NamespaceReflector::new(cache.clone());
     let tenant = |namespace| cache.tenant_of_namespace(namespace).map(|name| name.to_string());
     let home = namespace("tenant-solar", "solar");
     list(
-        |event| feed.visit(&event),
+        |event| reflector.apply_event(&event),
         vec![home.clone(), namespace("solar-a", "solar"), namespace("odd", "kube-x")],
     );
     assert_eq!(tenant("tenant-solar").as_deref(), Some("solar"));
     assert_eq!(tenant("solar-a").as_deref(), Some("solar"));
     assert_eq!(tenant("odd"), None, "the label is no name of a tenant");
-    feed.visit(&Watched::Changed(namespace("solar-b", "solar")));
-    feed.visit(&Watched::Changed(namespace("solar-a", "lunar")));
+    reflector.apply_event(&WatchEvent::Apply(namespace("solar-b", "solar")));
+    reflector.apply_event(&WatchEvent::Apply(namespace("solar-a", "lunar")));
     assert_eq!(tenant("solar-b").as_deref(), Some("solar"));
     assert_eq!(tenant("solar-a").as_deref(), Some("lunar"));
-    feed.visit(&Watched::Changed(namespace("solar-a", "Lunar")));
+    reflector.apply_event(&WatchEvent::Apply(namespace("solar-a", "Lunar")));
     assert_eq!(tenant("solar-a"), None);
-    feed.visit(&Watched::Deleted(namespace("solar-b", "solar")));
+    reflector.apply_event(&WatchEvent::Delete(namespace("solar-b", "solar")));
     assert_eq!(tenant("solar-b"), None);
-    list(|event| feed.visit(&event), vec![namespace("solar-c", "solar")]);
+    list(|event| reflector.apply_event(&event), vec![namespace("solar-c", "solar")]);
     assert_eq!((tenant("tenant-solar"), tenant("solar-c").as_deref()), (None, Some("solar")));
 }
 
@@ -305,28 +311,28 @@ proptest! {
     #[test]
     fn the_cache_answers_as_a_scan(calls in proptest::collection::vec(call(), 0..30)) {
         let cache = TenantCache::default();
-        let mut feeds: BTreeMap<ApiGroup, TenantFeed> =
-            ApiGroup::ALL.map(|group| (group, TenantFeed::new(cache.clone(), group))).into();
+        let mut reflectors: BTreeMap<ApiGroup, TenantReflector> =
+            ApiGroup::ALL.map(|group| (group, TenantReflector::new(cache.clone(), group))).into();
         let mut model = Model::new();
         let live = |(tenant, created, owner): ModelObject| {
             object(TENANTS[tenant], created, &user(USERS[owner]))
         };
         for (group, call) in calls {
-            let feed = feeds.get_mut(&group).unwrap();
+            let reflector = reflectors.get_mut(&group).unwrap();
             match call {
                 Call::Put(object) => {
-                    feed.visit(&Watched::Changed(live(object)));
+                    reflector.apply_event(&WatchEvent::Apply(live(object)));
                     model.insert((object.0, group), (object.1, object.2));
                 }
                 Call::Remove(tenant) => {
-                    feed.visit(&Watched::Deleted(live((tenant, 0, 0))));
+                    reflector.apply_event(&WatchEvent::Delete(live((tenant, 0, 0))));
                     model.remove(&(tenant, group));
                 }
                 Call::List(objects) => {
                     model.retain(|(_, of), _| *of != group);
                     model.extend(objects.iter().map(|it| ((it.0, group), (it.1, it.2))));
                     let objects: Vec<DynamicObject> = objects.into_iter().map(live).collect();
-                    list(|event| feed.visit(&event), objects);
+                    list(|event| reflector.apply_event(&event), objects);
                 }
             }
             for (index, tenant) in TENANTS.iter().enumerate() {
@@ -350,21 +356,21 @@ proptest! {
 #[test]
 fn an_interrupted_watch_is_known_until_it_has_listed_all_objects() {
     let cache = TenantCache::default();
-    let mut tenants = TenantFeed::new(cache.clone(), ApiGroup::TenantBroker);
-    let mut namespaces = NamespaceFeed::new(cache.clone());
+    let mut tenants = TenantReflector::new(cache.clone(), ApiGroup::TenantBroker);
+    let mut namespaces = NamespaceReflector::new(cache.clone());
     assert_eq!(cache.interrupted_since(), None);
     tenants.interrupted();
     let since = cache.interrupted_since().unwrap();
     namespaces.interrupted();
     tenants.interrupted();
     assert_eq!(cache.interrupted_since(), Some(since), "the first one counts");
-    for event in [Watched::Listing, Watched::Listed] {
-        tenants.visit(&event);
+    for event in [WatchEvent::Init, WatchEvent::InitDone] {
+        tenants.apply_event(&event);
     }
     assert!(cache.interrupted_since().is_some_and(|at| at >= since));
-    namespaces.visit(&Watched::Listing);
+    namespaces.apply_event(&WatchEvent::Init);
     assert!(cache.interrupted_since().is_some());
-    namespaces.visit(&Watched::Listed);
+    namespaces.apply_event(&WatchEvent::InitDone);
     assert_eq!(cache.interrupted_since(), None);
     tenants.interrupted();
     tenants.not_served();

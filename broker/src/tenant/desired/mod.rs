@@ -16,15 +16,15 @@ use uuid::Uuid;
 pub use objects::pod_security_of;
 
 use super::{Condition, QuotaScope, Tenant, TenantSettings, quota_name};
-use crate::{cluster::Object, identity::Person, tier::Tiers};
+use crate::{cluster::Object, identity::RbacUser, tier::Tiers};
 
 /// A person with a membership in the tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Identifier of the person.
     pub user: Uuid,
-    /// What the person is called in Kubernetes.
-    pub person: Person,
+    /// The Kubernetes user name and groups of the member.
+    pub person: RbacUser,
     /// Whether the membership is suspended, so that its ServiceAccount gets no right.
     pub suspended: bool,
 }
@@ -54,7 +54,7 @@ pub struct Desired {
     pub namespaces: BTreeMap<String, Vec<Object>>,
     /// The limits for the whole tenant, by name of the ResourceQuota (`scope: Tenant`). In
     /// `namespaces` these quotas have the amounts 0, with which they are created;
-    /// [`lower_shares`](super::lower_shares) and [`raise_shares`](super::raise_shares) determine
+    /// [`lower_quotas`](super::lower_quotas) and [`raise_quotas`](super::raise_quotas) determine
     /// the amounts from then on.
     pub shared_quotas: BTreeMap<String, BTreeMap<String, Quantity>>,
     /// What of the Tenant is not carried out.

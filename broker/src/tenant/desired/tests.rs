@@ -19,7 +19,11 @@ fn tiers() -> Tiers {
 fn member(number: u128, user_name: &str, groups: &[&str]) -> Member {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let user_name = Some(user_name.to_owned()).filter(|name| !name.is_empty());
-    Member { user: Uuid::from_u128(number), person: Person { user_name, groups }, suspended: false }
+    Member {
+        user: Uuid::from_u128(number),
+        person: RbacUser { user_name, groups },
+        suspended: false,
+    }
 }
 
 fn parse(spec: &Value) -> Tenant {

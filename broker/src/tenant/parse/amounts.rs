@@ -9,8 +9,8 @@ use k8s_openapi::{
 use serde::Deserialize;
 
 use super::{
-    faults::Faults,
     raw::{RawAmounts, RawLimit, RawLimitRange, RawQuota},
+    violations::Violations,
 };
 use crate::tenant::{
     limits::{MAX_AMOUNTS, MAX_QUOTA_SCOPES, MAX_QUOTAS},
@@ -18,7 +18,7 @@ use crate::tenant::{
     schema::LIMIT_TYPES,
 };
 
-/// What a quota is for (`spec.resourceQuotas.scope`).
+/// Scope of the quotas (`spec.resourceQuotas.scope`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum QuotaScope {
     /// All namespaces together.
@@ -38,14 +38,14 @@ pub struct Quota {
     pub scope_selector: Option<ScopeSelector>,
 }
 
-pub(super) fn quotas(raw: Vec<RawQuota>, faults: &mut Faults) -> Vec<Quota> {
+pub(super) fn quotas(raw: Vec<RawQuota>, violations: &mut Violations) -> Vec<Quota> {
     let field = "spec.resourceQuotas.items";
-    faults.limit(field, raw.len(), MAX_QUOTAS);
+    violations.limit(field, raw.len(), MAX_QUOTAS);
     let mut quotas = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("{field}[{index}]");
-        faults.limit(&format!("{at}.scopes"), raw.scopes.len(), MAX_QUOTA_SCOPES);
-        let hard = amounts(&format!("{at}.hard"), raw.hard, faults);
+        violations.limit(&format!("{at}.scopes"), raw.scopes.len(), MAX_QUOTA_SCOPES);
+        let hard = amounts(&format!("{at}.hard"), raw.hard, violations);
         quotas.push(Quota { hard, scopes: raw.scopes, scope_selector: raw.scope_selector });
     }
     quotas
@@ -54,28 +54,28 @@ pub(super) fn quotas(raw: Vec<RawQuota>, faults: &mut Faults) -> Vec<Quota> {
 /// The limits of each LimitRange.
 pub(super) fn limit_ranges(
     raw: Vec<RawLimitRange>,
-    faults: &mut Faults,
+    violations: &mut Violations,
 ) -> Vec<Vec<LimitRangeItem>> {
     let field = "spec.limitRanges.items";
-    faults.limit(field, raw.len(), MAX_QUOTAS);
+    violations.limit(field, raw.len(), MAX_QUOTAS);
     let mut ranges = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("{field}[{index}].limits");
-        faults.limit(&at, raw.limits.len(), MAX_QUOTAS);
+        violations.limit(&at, raw.limits.len(), MAX_QUOTAS);
         let limits = raw.limits.into_iter().enumerate();
         let limits =
-            limits.map(|(index, raw)| limit(&format!("{at}[{index}]"), raw, faults)).collect();
+            limits.map(|(index, raw)| limit(&format!("{at}[{index}]"), raw, violations)).collect();
         ranges.push(limits);
     }
     ranges
 }
 
-fn limit(at: &str, raw: RawLimit, faults: &mut Faults) -> LimitRangeItem {
+fn limit(at: &str, raw: RawLimit, violations: &mut Violations) -> LimitRangeItem {
     if !LIMIT_TYPES.contains(&raw.kind.as_str()) {
-        faults.add(format!("{at}.type"), LIMIT_TYPES.join(", "));
+        violations.add(format!("{at}.type"), LIMIT_TYPES.join(", "));
     }
     let mut read = |name: &str, raw: Option<RawAmounts>| {
-        raw.map(|raw| amounts(&format!("{at}.{name}"), raw, faults))
+        raw.map(|raw| amounts(&format!("{at}.{name}"), raw, violations))
     };
     LimitRangeItem {
         max: read("max", raw.max),
@@ -87,12 +87,12 @@ fn limit(at: &str, raw: RawLimit, faults: &mut Faults) -> LimitRangeItem {
     }
 }
 
-fn amounts(at: &str, raw: RawAmounts, faults: &mut Faults) -> BTreeMap<String, Quantity> {
-    faults.limit(at, raw.len(), MAX_AMOUNTS);
+fn amounts(at: &str, raw: RawAmounts, violations: &mut Violations) -> BTreeMap<String, Quantity> {
+    violations.limit(at, raw.len(), MAX_AMOUNTS);
     let mut amounts = BTreeMap::new();
     for (resource, amount) in raw {
         if !is_amount(&amount) {
-            faults.add(
+            violations.add(
                 format!("{at}.{resource}"),
                 "a quantity that is not negative, such as 8 or 16Gi",
             );

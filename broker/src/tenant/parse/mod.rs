@@ -4,13 +4,13 @@
 //! definition may still break the rules.
 
 mod amounts;
-mod faults;
-mod kept;
 mod namespaces;
 mod raw;
 mod roles;
 #[cfg(test)]
 mod tests;
+mod unsupported;
+mod violations;
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub use amounts::{Quota, QuotaScope};
 pub use namespaces::{Bindings, Metadata, NamespaceOptions, RequiredMetadata};
 pub use roles::{AdditionalRoleBinding, Owner};
 
-use super::{Fault, TenantName};
-use faults::Faults;
+use super::{TenantName, Violation};
 use raw::RawSpec;
+use violations::Violations;
 
 /// A Tenant that keeps the rules of the definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Tenant {
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
     /// Number, names and metadata of the namespaces.
     pub namespace_options: NamespaceOptions,
-    /// What the amounts of `quotas` are for.
+    /// Scope of the quotas.
     pub quota_scope: QuotaScope,
     /// One for each ResourceQuota.
     pub quotas: Vec<Quota>,
@@ -45,7 +45,7 @@ pub struct Tenant {
     pub limit_ranges: Vec<Vec<LimitRangeItem>>,
     /// Labels of the nodes on which pods run.
     pub node_selector: BTreeMap<String, String>,
-    /// Whom owners may bind themselves.
+    /// Subjects to which owners may bind roles.
     pub bindings: Bindings,
     /// Name of the tier, whether or not it is configured.
     pub tier: Option<String>,
@@ -57,26 +57,29 @@ impl Tenant {
     /// Validates the name and the `spec` of an object.
     ///
     /// # Errors
-    /// All rules that it breaks. A field of a wrong type is reported alone, as a fault of `spec`.
-    pub fn parse(name: &str, spec: &Value) -> Result<Self, Vec<Fault>> {
-        let mut faults = Faults::default();
-        let name = faults.keep("metadata.name", name.parse::<TenantName>());
-        let raw = faults.keep("spec", RawSpec::deserialize(spec));
-        let (Some(name), Some(raw)) = (name, raw) else { return Err(faults.0) };
-        let mut kept = kept::kept_fields(spec);
+    /// All rules that it breaks. A field of a wrong type is reported alone, as a violation of
+    /// `spec`.
+    pub fn parse(name: &str, spec: &Value) -> Result<Self, Vec<Violation>> {
+        let mut violations = Violations::default();
+        let name = violations.ok_or_record("metadata.name", name.parse::<TenantName>());
+        let raw = violations.ok_or_record("spec", RawSpec::deserialize(spec));
+        let (Some(name), Some(raw)) = (name, raw) else { return Err(violations.0) };
+        let mut unsupported = unsupported::unsupported_fields(spec);
         let has_node_selector = !raw.node_selector.is_empty();
-        let owners = roles::owners(raw.owners, has_node_selector, &mut faults, &mut kept);
-        let additional_role_bindings = roles::bindings(raw.additional_role_bindings, &mut faults);
+        let owners =
+            roles::owners(raw.owners, has_node_selector, &mut violations, &mut unsupported);
+        let additional_role_bindings =
+            roles::bindings(raw.additional_role_bindings, &mut violations);
         let namespace_options =
-            namespaces::namespace_options(raw.namespace_options, &mut faults, &mut kept);
+            namespaces::namespace_options(raw.namespace_options, &mut violations, &mut unsupported);
         let quota_scope = raw.resource_quotas.scope;
-        let quotas = amounts::quotas(raw.resource_quotas.items, &mut faults);
-        let limit_ranges = amounts::limit_ranges(raw.limit_ranges.items, &mut faults);
-        let node_selector = namespaces::node_selector(raw.node_selector, &mut faults);
-        if !faults.0.is_empty() {
-            return Err(faults.0);
+        let quotas = amounts::quotas(raw.resource_quotas.items, &mut violations);
+        let limit_ranges = amounts::limit_ranges(raw.limit_ranges.items, &mut violations);
+        let node_selector = namespaces::node_selector(raw.node_selector, &mut violations);
+        if !violations.0.is_empty() {
+            return Err(violations.0);
         }
-        kept.sort();
+        unsupported.sort();
         Ok(Self {
             name,
             owners,
@@ -88,7 +91,7 @@ impl Tenant {
             node_selector,
             bindings: raw.bindings,
             tier: raw.tier,
-            not_carried_out: kept,
+            not_carried_out: unsupported,
         })
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    faults::Faults,
     raw::{RawMetadata, RawNamespaceOptions, RawTexts},
+    violations::Violations,
 };
 use crate::tenant::{
     Pattern,
@@ -41,7 +41,7 @@ pub struct RequiredMetadata {
     pub annotations: BTreeMap<String, Pattern>,
 }
 
-/// Whom owners may bind themselves (`spec.bindings`).
+/// Subjects to which owners may bind roles (`spec.bindings`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Bindings {
     /// ServiceAccounts of the same namespace.
@@ -54,7 +54,7 @@ pub enum Bindings {
 /// The options. Keys of metadata that a Tenant may not set are added to `not_carried_out`.
 pub(super) fn namespace_options(
     raw: RawNamespaceOptions,
-    faults: &mut Faults,
+    violations: &mut Violations,
     not_carried_out: &mut Vec<String>,
 ) -> NamespaceOptions {
     let at = "spec.namespaceOptions";
@@ -62,7 +62,7 @@ pub(super) fn namespace_options(
         usize::try_from(quota).is_ok_and(|quota| (1..=MAX_NAMESPACES).contains(&quota))
     };
     if raw.quota.is_some_and(|quota| !is_allowed(quota)) {
-        faults.add(format!("{at}.quota"), format!("a number from 1 to {MAX_NAMESPACES}"));
+        violations.add(format!("{at}.quota"), format!("a number from 1 to {MAX_NAMESPACES}"));
     }
     let additional = format!("{at}.additionalMetadata");
     let required = format!("{at}.requiredMetadata");
@@ -72,27 +72,31 @@ pub(super) fn namespace_options(
         additional_metadata: metadata(
             &additional,
             raw.additional_metadata,
-            faults,
+            violations,
             not_carried_out,
         ),
         required_metadata: RequiredMetadata {
-            labels: patterns(&format!("{required}.labels"), raw.required_metadata.labels, faults),
+            labels: patterns(
+                &format!("{required}.labels"),
+                raw.required_metadata.labels,
+                violations,
+            ),
             annotations: patterns(
                 &format!("{required}.annotations"),
                 raw.required_metadata.annotations,
-                faults,
+                violations,
             ),
         },
     }
 }
 
 /// The node selector: labels of nodes.
-pub(super) fn node_selector(raw: RawTexts, faults: &mut Faults) -> RawTexts {
+pub(super) fn node_selector(raw: RawTexts, violations: &mut Violations) -> RawTexts {
     let field = "spec.nodeSelector";
-    faults.limit(field, raw.len(), MAX_LABELS);
+    violations.limit(field, raw.len(), MAX_LABELS);
     for (key, value) in &raw {
         if !is_key(key) || !is_label_value(value) {
-            faults.add(format!("{field}.{key}"), "a key and a value of a label");
+            violations.add(format!("{field}.{key}"), "a key and a value of a label");
         }
     }
     raw
@@ -101,35 +105,36 @@ pub(super) fn node_selector(raw: RawTexts, faults: &mut Faults) -> RawTexts {
 fn metadata(
     at: &str,
     raw: RawMetadata,
-    faults: &mut Faults,
+    violations: &mut Violations,
     not_carried_out: &mut Vec<String>,
 ) -> Metadata {
-    let mut settable = |field: &str, raw: RawTexts, faults: &mut Faults| {
+    let mut settable = |field: &str, raw: RawTexts, violations: &mut Violations| {
         let at = format!("{at}.{field}");
-        faults.limit(&at, raw.len(), MAX_LABELS);
+        violations.limit(&at, raw.len(), MAX_LABELS);
         let (kept, others): (RawTexts, RawTexts) =
             raw.into_iter().partition(|(key, _)| may_be_set(key));
         not_carried_out.extend(others.into_keys().map(|key| format!("{at}[{key}]")));
         kept
     };
-    let labels = settable("labels", raw.labels, faults);
-    let annotations = settable("annotations", raw.annotations, faults);
+    let labels = settable("labels", raw.labels, violations);
+    let annotations = settable("annotations", raw.annotations, violations);
     for (key, _) in labels.iter().filter(|(_, value)| !is_label_value(value)) {
-        faults.add(format!("{at}.labels.{key}"), "a value of a label, at most 63 characters");
+        violations.add(format!("{at}.labels.{key}"), "a value of a label, at most 63 characters");
     }
     let is_long = |value: &str| value.chars().count() > MAX_ANNOTATION_LENGTH;
     for (key, _) in annotations.iter().filter(|(_, value)| is_long(value)) {
         let rule = format!("at most {MAX_ANNOTATION_LENGTH} characters");
-        faults.add(format!("{at}.annotations.{key}"), rule);
+        violations.add(format!("{at}.annotations.{key}"), rule);
     }
     Metadata { labels, annotations }
 }
 
-fn patterns(at: &str, raw: RawTexts, faults: &mut Faults) -> BTreeMap<String, Pattern> {
-    faults.limit(at, raw.len(), MAX_LABELS);
+fn patterns(at: &str, raw: RawTexts, violations: &mut Violations) -> BTreeMap<String, Pattern> {
+    violations.limit(at, raw.len(), MAX_LABELS);
     raw.into_iter()
         .filter_map(|(key, text)| {
-            let pattern = faults.keep(&format!("{at}.{key}"), text.parse::<Pattern>())?;
+            let pattern =
+                violations.ok_or_record(&format!("{at}.{key}"), text.parse::<Pattern>())?;
             Some((key, pattern))
         })
         .collect()

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    faults::Faults,
     raw::{RawBinding, RawOwner, RawProxySetting, RawSubject},
+    violations::Violations,
 };
 use crate::{
     cluster::ClusterList,
@@ -40,22 +40,22 @@ pub struct AdditionalRoleBinding {
 pub(super) fn owners(
     raw: Vec<RawOwner>,
     has_node_selector: bool,
-    faults: &mut Faults,
+    violations: &mut Violations,
     not_carried_out: &mut Vec<String>,
 ) -> Vec<Owner> {
-    faults.not_empty("spec.owners", &raw);
-    faults.limit("spec.owners", raw.len(), MAX_OWNERS);
+    violations.not_empty("spec.owners", &raw);
+    violations.limit("spec.owners", raw.len(), MAX_OWNERS);
     let mut owners = Vec::new();
     let mut known = BTreeSet::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("spec.owners[{index}]");
-        let cluster_roles = cluster_roles(&at, raw.cluster_roles, faults);
+        let cluster_roles = cluster_roles(&at, raw.cluster_roles, violations);
         let cluster_lists =
-            cluster_lists(&at, &raw.proxy_settings, has_node_selector, faults, not_carried_out);
+            cluster_lists(&at, &raw.proxy_settings, has_node_selector, violations, not_carried_out);
         match Subject::owner(&raw.kind, &raw.name) {
-            Err(error) => faults.add(format!("{at}.{}", error.field()), error),
+            Err(error) => violations.add(format!("{at}.{}", error.field()), error),
             Ok(subject) if !known.insert(subject.clone()) => {
-                faults.add(at, "an owner is named once only");
+                violations.add(at, "an owner is named once only");
             }
             Ok(subject) => owners.push(Owner { subject, cluster_roles, cluster_lists }),
         }
@@ -64,13 +64,19 @@ pub(super) fn owners(
 }
 
 /// The roles of an owner; those that are missing are the default of the definition.
-fn cluster_roles(at: &str, raw: Option<Vec<String>>, faults: &mut Faults) -> Vec<ClusterRoleName> {
+fn cluster_roles(
+    at: &str,
+    raw: Option<Vec<String>>,
+    violations: &mut Violations,
+) -> Vec<ClusterRoleName> {
     let field = format!("{at}.clusterRoles");
     let raw = raw.unwrap_or_else(|| DEFAULT_CLUSTER_ROLES.map(str::to_owned).to_vec());
-    faults.limit(&field, raw.len(), MAX_CLUSTER_ROLES);
+    violations.limit(&field, raw.len(), MAX_CLUSTER_ROLES);
     let roles = raw.iter().enumerate();
     roles
-        .filter_map(|(index, name)| faults.keep(&format!("{field}[{index}]"), name.parse()))
+        .filter_map(|(index, name)| {
+            violations.ok_or_record(&format!("{field}[{index}]"), name.parse())
+        })
         .collect()
 }
 
@@ -78,21 +84,21 @@ fn cluster_lists(
     at: &str,
     raw: &[RawProxySetting],
     has_node_selector: bool,
-    faults: &mut Faults,
+    violations: &mut Violations,
     not_carried_out: &mut Vec<String>,
 ) -> BTreeSet<ClusterList> {
     let field = format!("{at}.proxySettings");
-    faults.limit(&field, raw.len(), MAX_PROXY_SETTINGS);
+    violations.limit(&field, raw.len(), MAX_PROXY_SETTINGS);
     let mut lists = BTreeSet::new();
     for (index, setting) in raw.iter().enumerate() {
         let at = format!("{field}[{index}]");
         if !PROXY_KINDS.contains(&setting.kind.as_str()) {
-            faults.add(format!("{at}.kind"), PROXY_KINDS.join(", "));
+            violations.add(format!("{at}.kind"), PROXY_KINDS.join(", "));
             continue;
         }
         for operation in &setting.operations {
             if !PROXY_OPERATIONS.contains(&operation.as_str()) {
-                faults.add(format!("{at}.operations"), PROXY_OPERATIONS.join(", "));
+                violations.add(format!("{at}.operations"), PROXY_OPERATIONS.join(", "));
             } else if operation != LIST {
                 not_carried_out.push(format!("{at}.operations {operation}"));
             }
@@ -119,14 +125,17 @@ fn cluster_list(kind: &str) -> Option<ClusterList> {
     kind.to_ascii_lowercase().parse().ok()
 }
 
-pub(super) fn bindings(raw: Vec<RawBinding>, faults: &mut Faults) -> Vec<AdditionalRoleBinding> {
-    faults.limit("spec.additionalRoleBindings", raw.len(), MAX_BINDINGS);
+pub(super) fn bindings(
+    raw: Vec<RawBinding>,
+    violations: &mut Violations,
+) -> Vec<AdditionalRoleBinding> {
+    violations.limit("spec.additionalRoleBindings", raw.len(), MAX_BINDINGS);
     let mut bindings = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("spec.additionalRoleBindings[{index}]");
         let name = raw.cluster_role_name.parse();
-        let cluster_role = faults.keep(&format!("{at}.clusterRoleName"), name);
-        let subjects = subjects(&format!("{at}.subjects"), &raw.subjects, faults);
+        let cluster_role = violations.ok_or_record(&format!("{at}.clusterRoleName"), name);
+        let subjects = subjects(&format!("{at}.subjects"), &raw.subjects, violations);
         if let Some(cluster_role) = cluster_role {
             bindings.push(AdditionalRoleBinding { cluster_role, subjects });
         }
@@ -134,15 +143,15 @@ pub(super) fn bindings(raw: Vec<RawBinding>, faults: &mut Faults) -> Vec<Additio
     bindings
 }
 
-fn subjects(field: &str, raw: &[RawSubject], faults: &mut Faults) -> Vec<Subject> {
-    faults.not_empty(field, raw);
-    faults.limit(field, raw.len(), MAX_SUBJECTS);
+fn subjects(field: &str, raw: &[RawSubject], violations: &mut Violations) -> Vec<Subject> {
+    violations.not_empty(field, raw);
+    violations.limit(field, raw.len(), MAX_SUBJECTS);
     let mut subjects = Vec::new();
     for (index, raw) in raw.iter().enumerate() {
         let (namespace, api_group) = (raw.namespace.as_deref(), raw.api_group.as_deref());
         match Subject::bound(&raw.kind, &raw.name, namespace, api_group) {
             Ok(subject) => subjects.push(subject),
-            Err(error) => faults.add(format!("{field}[{index}].{}", error.field()), error),
+            Err(error) => violations.add(format!("{field}[{index}].{}", error.field()), error),
         }
     }
     subjects

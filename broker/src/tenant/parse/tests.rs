@@ -9,9 +9,9 @@ use crate::{
     tenant::{Subject, schema::DEFAULT_CLUSTER_ROLES},
 };
 
-fn faults(name: &str, spec: &Value) -> Vec<String> {
-    let faults = Tenant::parse(name, spec).unwrap_err();
-    faults.into_iter().map(|fault| fault.field).collect()
+fn violations(name: &str, spec: &Value) -> Vec<String> {
+    let violations = Tenant::parse(name, spec).unwrap_err();
+    violations.into_iter().map(|violation| violation.field).collect()
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn faults_of_options_limits_and_selectors_are_reported_with_their_fields() {
         "nodeSelector": {"a,b": "c"},
     });
     assert_eq!(
-        faults("solar", &spec),
+        violations("solar", &spec),
         [
             "spec.owners[0].proxySettings[0].kind",
             "spec.owners[0].proxySettings[1].operations",
@@ -217,7 +217,7 @@ fn all_faults_are_reported_with_their_fields() {
         "resourceQuotas": {"scope": "Namespace", "items": [{}, {"hard": {"pods": "lots"}}]},
     });
     assert_eq!(
-        faults("solar", &spec),
+        violations("solar", &spec),
         [
             "spec.owners[0].clusterRoles[1]",
             "spec.owners[1]",
@@ -234,22 +234,22 @@ fn all_faults_are_reported_with_their_fields() {
 
 #[test]
 fn the_name_and_the_form_are_checked_first() {
-    assert_eq!(faults("default", &json!({"owners": []})), ["metadata.name"]);
-    assert_eq!(faults("default", &json!(null)), ["metadata.name", "spec"]);
+    assert_eq!(violations("default", &json!({"owners": []})), ["metadata.name"]);
+    assert_eq!(violations("default", &json!(null)), ["metadata.name", "spec"]);
     for spec in [json!({}), json!([]), json!({"owners": "alice"}), json!({"owners": [{}]})] {
-        assert_eq!(faults("solar", &spec), ["spec"], "{spec}");
+        assert_eq!(violations("solar", &spec), ["spec"], "{spec}");
     }
-    assert_eq!(faults("solar", &json!({"owners": []})), ["spec.owners"]);
+    assert_eq!(violations("solar", &json!({"owners": []})), ["spec.owners"]);
 }
 
 #[test]
 fn lists_have_limits() {
     let owner = |number: usize| json!({"kind": "User", "name": number.to_string()});
     let owners: Vec<Value> = (0..65).map(owner).collect();
-    assert_eq!(faults("solar", &json!({"owners": owners})), ["spec.owners"]);
+    assert_eq!(violations("solar", &json!({"owners": owners})), ["spec.owners"]);
     let roles = vec!["view"; 17];
     let spec = json!({"owners": [{"kind": "User", "name": "alice", "clusterRoles": roles}]});
-    assert_eq!(faults("solar", &spec), ["spec.owners[0].clusterRoles"]);
+    assert_eq!(violations("solar", &spec), ["spec.owners[0].clusterRoles"]);
 }
 
 /// Any JSON of a few levels, with the names of fields that the parser reads.
@@ -276,8 +276,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_input_panics(name in ".{0,50}", spec in any_json()) {
-        if let Err(faults) = Tenant::parse(&name, &spec) {
-            prop_assert!(!faults.is_empty());
+        if let Err(violations) = Tenant::parse(&name, &spec) {
+            prop_assert!(!violations.is_empty());
         }
     }
 }

@@ -75,8 +75,8 @@ impl Tenants {
         Ok(claim)
     }
 
-    /// As [`Self::claim_namespace`], for a user who asked for the namespace. `None` if the tenant is
-    /// suspended or closed. A new row is recorded with this event in the same transaction.
+    /// Like [`Self::claim_namespace`], for a user who asked for the namespace. `None` if the tenant
+    /// is suspended or closed. A new row is recorded with this event in the same transaction.
     ///
     /// # Errors
     /// The database failed, or a row has a value that this version does not know.
@@ -120,12 +120,12 @@ impl Tenants {
             }
             existing => existing,
         };
-        let (used, quota) = room_of(tx, tenant, quota).await?;
+        let (used, quota) = quota_usage(tx, tenant, quota).await?;
         if used >= quota {
             return Ok(Claim::QuotaExceeded { used, quota });
         }
         if let Some(row) = existing.filter(|row| row.status == NamespaceStatus::OverQuota) {
-            return Ok(Claim::Exists(self.promote(tx, row).await?));
+            return Ok(Claim::Exists(self.count_namespace(tx, row).await?));
         }
         let creating = NamespaceStatus::Creating;
         let inserted = self.insert_namespace(tx, tenant, name, creating, made_by).await?;
@@ -138,11 +138,11 @@ impl Tenants {
     /// namespaces. A later claim counts it if there is room.
     ///
     /// # Errors
-    /// As [`Self::claim_namespace`].
+    /// See [`Self::claim_namespace`].
     pub async fn record_over_quota(&self, tenant: Uuid, name: &str) -> sqlx::Result<bool> {
         let mut tx = self.db.begin().await?;
         lock_tenant(&mut tx, tenant).await?;
-        let inserted = count(&mut tx, COUNT_OVER_QUOTA, tenant).await? < most_namespaces()
+        let inserted = count(&mut tx, COUNT_OVER_QUOTA, tenant).await? < max_namespaces()
             && self
                 .insert_namespace(&mut tx, tenant, name, NamespaceStatus::OverQuota, None)
                 .await?;
@@ -165,7 +165,7 @@ impl Tenants {
     }
 
     /// Counts a locked namespace that was beyond the quota.
-    async fn promote(&self, tx: &mut Tx, row: NamespaceRow) -> sqlx::Result<NamespaceRow> {
+    async fn count_namespace(&self, tx: &mut Tx, row: NamespaceRow) -> sqlx::Result<NamespaceRow> {
         let change_at = self.clock.now_ms();
         on_engine!(tx.connection(), c => sqlx::query(PROMOTE)
             .bind(&row.name).bind(change_at).execute(c).await.map(drop))?;
@@ -174,18 +174,18 @@ impl Tenants {
 }
 
 /// How many namespaces a tenant has at most.
-fn most_namespaces() -> u32 {
+fn max_namespaces() -> u32 {
     u32::try_from(MAX_NAMESPACES).unwrap_or(u32::MAX)
 }
 
 /// The namespaces of a tenant that are counted, and the limit. They stay like this until the
 /// transaction ends if it has locked the row of the tenant.
-pub(super) async fn room_of(
+pub(super) async fn quota_usage(
     tx: &mut Tx,
     tenant: Uuid,
     quota: Option<u32>,
 ) -> sqlx::Result<(u32, u32)> {
-    let quota = quota.map_or(most_namespaces(), |quota| quota.min(most_namespaces()));
+    let quota = quota.map_or(max_namespaces(), |quota| quota.min(max_namespaces()));
     Ok((count(tx, COUNT, tenant).await?, quota))
 }
 

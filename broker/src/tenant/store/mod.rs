@@ -99,7 +99,7 @@ impl Tenants {
     /// The tenant with this identifier, open or closed; `None` also for a personal one.
     ///
     /// # Errors
-    /// As [`Self::by_name`].
+    /// See [`Self::by_name`].
     pub async fn by_id(&self, id: Uuid) -> sqlx::Result<Option<TenantRow>> {
         let stored: Option<StoredTenant> = on_engine!(self.db.reader(), pool =>
             sqlx::query_as(select_tenant!("WHERE id = $1 AND object_uid IS NOT NULL"))

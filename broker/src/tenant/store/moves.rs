@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{
     NamespaceStatus, Tenants,
-    claim::{lock_namespace, room_of},
+    claim::{lock_namespace, quota_usage},
     lock_active_tenant, undecodable,
 };
 use crate::{audit, base::db::Tx, identity::users::lock_administrator, on_engine};
@@ -76,7 +76,7 @@ pub struct Announcement {
     pub events: Vec<audit::Event>,
 }
 
-/// Why a move was not recorded.
+/// Reason why a move was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveRefusal {
     /// This tenant is suspended, being suspended or resumed, or closed.
@@ -131,7 +131,7 @@ const CHANGED_SINCE: &str = "\
 SELECT namespace, from_tenant, to_tenant, changed_at FROM namespace_moves WHERE changed_at > $1";
 
 /// Counted, because the caller checked the quota of the new tenant, whose row is locked.
-const TAKE_OVER: &str = "\
+const ADOPT: &str = "\
 INSERT INTO tenant_namespaces (name, tenant_id, status, made_by, created_at, change_at) \
 VALUES ($1, $2, 'creating', NULL, $3, $3) \
 ON CONFLICT (name) DO UPDATE SET \
@@ -222,7 +222,7 @@ impl Tenants {
     /// The moves into a tenant, by namespace: all that have begun, and at most 1,000 others.
     ///
     /// # Errors
-    /// As [`Self::move_of`].
+    /// See [`Self::move_of`].
     pub async fn moves_into(&self, tenant: Uuid) -> sqlx::Result<Vec<NamespaceMove>> {
         let stored: Vec<StoredMove> = on_engine!(self.db.reader(), pool =>
             sqlx::query_as(SELECT_TO).bind(tenant).bind(MAX_ANNOUNCED).fetch_all(pool).await)?;
@@ -253,7 +253,7 @@ impl Tenants {
     /// is changed.
     ///
     /// # Errors
-    /// As [`Self::announce_move`].
+    /// See [`Self::announce_move`].
     pub async fn receive_namespace(
         &self,
         announced: &NamespaceMove,
@@ -266,7 +266,7 @@ impl Tenants {
         if let Err(refusal) = self.lock_move(&mut tx, namespace, *from_tenant, *to_tenant).await? {
             return Ok(Err(refusal));
         }
-        let (used, quota) = room_of(&mut tx, *to_tenant, quota).await?;
+        let (used, quota) = quota_usage(&mut tx, *to_tenant, quota).await?;
         if used >= quota {
             return Ok(Err(MoveRefusal::QuotaExceeded { used, quota }));
         }
@@ -277,7 +277,7 @@ impl Tenants {
         if begun != 1 {
             return Ok(Err(MoveRefusal::OtherMove));
         }
-        on_engine!(tx.connection(), c => sqlx::query(TAKE_OVER)
+        on_engine!(tx.connection(), c => sqlx::query(ADOPT)
             .bind(namespace).bind(*to_tenant).bind(now).execute(c).await.map(drop))?;
         for event in events {
             audit::record(&mut tx, &self.clock, event).await?;

@@ -1,5 +1,4 @@
-//! Which row belongs to an object of the kind `Tenant`, and what becomes of it when the object is
-//! gone.
+//! Mapping of objects of the kind `Tenant` to rows, and the row after its object is deleted.
 //!
 //! The row of a deleted object stays and is closed, because memberships, the ledger and namespaces
 //! refer to it. It gives its name up: `name` is NULL then, and `closed_name` has it. `name` stays
@@ -21,7 +20,7 @@ use crate::{
 /// How often an observation begins anew, because other replicas changed the row meanwhile.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Whose row the name of an observed object is.
+/// Result of an observation: the owner of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// The row of the object.
@@ -73,7 +72,7 @@ impl Tenants {
     ///
     /// # Errors
     /// The database failed, a row has a value that this version does not know, or
-    /// [`sqlx::Error::RowNotFound`]: other replicas changed the row again and again.
+    /// [`sqlx::Error::RowNotFound`]: other replicas changed the row during every attempt.
     pub async fn observe(
         &self,
         name: &TenantName,

@@ -55,7 +55,7 @@ impl TenantOperations {
         let spec = &request.spec;
         let mut write = PendingWrite { permit, tenant, spec, options, reason, recorded: None };
         for _ in 0..MAX_ATTEMPTS {
-            let live = self.own_object(&tenant.name).await?;
+            let live = self.broker_object(&tenant.name).await?;
             let (uid, generation) = (request.uid.as_deref(), request.generation);
             check_precondition(&tenant.name, live.as_ref(), uid, generation)?;
             let written = match live {

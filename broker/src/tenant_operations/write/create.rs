@@ -47,7 +47,7 @@ impl TenantOperations {
         dry_run: bool,
     ) -> Result<TenantWrite, TenantWriteError> {
         let exists = || TenantWriteError::Exists(tenant.name.clone());
-        if self.own_object(&tenant.name).await?.is_some() {
+        if self.broker_object(&tenant.name).await?.is_some() {
             return Err(exists());
         }
         let mut write = PendingWrite {

@@ -25,7 +25,7 @@ const GUARD: &str = "tenant-guard-tenants";
 /// How a Tenant is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// What becomes of its namespaces.
+    /// Treatment of its namespaces.
     pub namespaces: NamespacesOnDelete,
     /// Precondition: the Tenant has this `metadata.uid`.
     pub uid: Option<String>,
@@ -63,7 +63,7 @@ impl TenantOperations {
         name: &TenantName,
         options: &DeleteOptions,
     ) -> Result<TenantDeletion, TenantWriteError> {
-        let live = self.own_object(name).await?.ok_or(TenantError::NotFound)?;
+        let live = self.broker_object(name).await?.ok_or(TenantError::NotFound)?;
         check_precondition(name, Some(&live), options.uid.as_deref(), None)?;
         let namespaces = self.namespaces_of(name, &live).await?;
         if !namespaces.is_empty() && options.namespaces == NamespacesOnDelete::Refuse {
@@ -195,7 +195,7 @@ impl TenantOperations {
                 Err(CustomWriteError::Conflict) => {}
                 other => return Ok(other?),
             }
-            let read = self.own_object(&name).await?.ok_or(TenantError::NotFound)?;
+            let read = self.broker_object(&name).await?.ok_or(TenantError::NotFound)?;
             check_precondition(&name, Some(&read), object.metadata.uid.as_deref(), None)?;
             object = read;
         }

@@ -6,7 +6,7 @@ use super::{TenantError, truncated};
 use crate::{
     access::AccessError,
     cluster::{ClusterError, CustomWriteError, FieldConflict},
-    tenant::{ApiGroup, Fault, KEEP_NAMESPACES, ON_DELETE_ANNOTATION, TenantName},
+    tenant::{ApiGroup, KEEP_NAMESPACES, ON_DELETE_ANNOTATION, TenantName, Violation},
 };
 
 /// Faults and conflicts that an error names.
@@ -25,7 +25,7 @@ pub enum TenantWriteError {
     Disabled,
     /// The request breaks rules of the definition.
     #[error("the Tenant is not valid: {}", list(.0.iter().map(ToString::to_string)))]
-    Invalid(Vec<Fault>),
+    Invalid(Vec<Violation>),
     /// The API server found the request not valid; each text has its field.
     #[error("the API server refused the Tenant: {}", list(.0.iter().cloned()))]
     InvalidForServer(Vec<String>),
@@ -44,7 +44,7 @@ pub enum TenantWriteError {
     /// The Tenant is not the one that the request names, or `spec` was changed since it was read.
     #[error("the Tenant {0} was changed or replaced meanwhile; read it again")]
     Changed(TenantName),
-    /// Others change the Tenant all the time.
+    /// Concurrent writers changed the Tenant in every attempt.
     #[error("the Tenant {0} is being changed by others all the time; try again")]
     Busy(TenantName),
     /// Other managers have set fields that the request would change.

@@ -77,7 +77,7 @@ impl TenantOperations {
         Tenant::parse(name, spec).map_err(TenantWriteError::Invalid)
     }
 
-    /// What the broker will not carry out of a Tenant.
+    /// Conditions for the parts of a Tenant that the broker does not implement.
     fn conditions_of(&self, tenant: &Tenant) -> Vec<TenantCondition> {
         let conditions = self.controller.conditions_of(tenant).into_iter();
         let conditions = conditions.map(|condition| TenantCondition {

@@ -16,7 +16,7 @@ impl TenantOperations {
     /// # Errors
     /// [`TenantWriteError::OtherGroup`] if there is one in Capsule's group alone, which the broker
     /// does not write; the API server does not serve Tenants; or the request failed.
-    pub(super) async fn own_object(
+    pub(super) async fn broker_object(
         &self,
         name: &TenantName,
     ) -> Result<Option<DynamicObject>, TenantWriteError> {

@@ -80,11 +80,11 @@ impl Workspaces {
             WorkspaceStatus::Suspended => self.examine_suspended(&workspace, &wanted).await?,
             _ => self.examine_working(&workspace, wanted, tier).await?,
         };
-        self.conclude(&workspace, examination).await
+        self.record_and_repair(&workspace, examination).await
     }
 
     /// Records the drift that was found, and repairs it.
-    pub(super) async fn conclude(
+    pub(super) async fn record_and_repair(
         &self,
         workspace: &WorkspaceRow,
         examination: Examination,

@@ -75,7 +75,7 @@ impl Workspaces {
             let account = Object::ServiceAccount(Box::new(objects::account_of(workspace)));
             examine_object(cluster, workspace, None, account, &mut examination).await?;
         }
-        self.conclude(workspace, examination).await
+        self.record_and_repair(workspace, examination).await
     }
 }
 

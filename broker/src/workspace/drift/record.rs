@@ -51,7 +51,7 @@ impl Workspaces {
         let is_new = |finding: &&Finding| {
             !known.iter().any(|row| (row.kind.as_str(), row.what.as_str()) == finding.key())
         };
-        let is_over = |row: &&drift::Row| {
+        let is_over = |row: &&drift::DriftRow| {
             !findings.iter().any(|it| it.key() == (row.kind.as_str(), row.what.as_str()))
         };
         let (new, over): (Vec<_>, Vec<_>) =
@@ -103,7 +103,7 @@ impl Workspaces {
         tx.commit().await
     }
 
-    /// As [`Workspaces::record_repair`], in the caller's transaction.
+    /// Like [`Workspaces::record_repair`], in the caller's transaction.
     pub(super) async fn record_repair_in(
         &self,
         tx: &mut Tx,

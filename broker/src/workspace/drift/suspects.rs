@@ -38,15 +38,15 @@ type SteadyWorkspaces = BTreeMap<String, WorkspaceRow>;
 
 /// All steady workspaces of a cluster.
 #[derive(Default)]
-pub(super) struct Steady {
+pub(super) struct ClusterWorkspaces {
     personal: SteadyWorkspaces,
     memberships: Vec<WorkspaceRow>,
 }
 
 impl Workspaces {
     /// All steady workspaces, by name of their cluster.
-    pub(super) async fn steady(&self) -> sqlx::Result<BTreeMap<&str, Steady>> {
-        let mut steady = BTreeMap::<&str, Steady>::new();
+    pub(super) async fn steady(&self) -> sqlx::Result<BTreeMap<&str, ClusterWorkspaces>> {
+        let mut steady = BTreeMap::<&str, ClusterWorkspaces>::new();
         let mut after = Uuid::nil();
         loop {
             let rows = drift::steady(&self.db, after, ROWS_PER_READ).await?;
@@ -81,9 +81,9 @@ impl Workspaces {
     pub(super) async fn suspects(
         &self,
         cluster: &Cluster,
-        steady: &Steady,
+        steady: &ClusterWorkspaces,
     ) -> Result<BTreeSet<Uuid>, WorkspaceError> {
-        let Steady { personal: steady, memberships } = steady;
+        let ClusterWorkspaces { personal: steady, memberships } = steady;
         let is_suspended =
             |workspace: &&WorkspaceRow| workspace.status() == WorkspaceStatus::Suspended;
         let mut suspects: BTreeSet<Uuid> =

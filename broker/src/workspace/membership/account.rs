@@ -26,7 +26,7 @@ impl Workspaces {
             _ => cluster.create_or_verify(&account).await?,
         };
         tracing::debug!(
-            workspace_id = %workspace.id, kind = made.kind, created = made.created, "object exists"
+            workspace_id = %workspace.id, kind = made.kind, created = made.created, "object of a workspace created or found"
         );
         Ok(ObjectUids { namespace, service_account: made.uid })
     }
@@ -35,7 +35,7 @@ impl Workspaces {
 /// Checks that the home of a membership's tenant may get a ServiceAccount, and returns its uid.
 ///
 /// # Errors
-/// As [`Workspaces::create_member_account`].
+/// See [`Workspaces::create_member_account`].
 pub(in crate::workspace) async fn require_home(
     cluster: &Cluster,
     workspace: &WorkspaceRow,

@@ -35,10 +35,10 @@ impl Workspaces {
         self.join_with(permit.resource(), permit.caller().event(Action::JoinTenant)).await
     }
 
-    /// As [`Self::join`], because of what the Tenant says and not because the user asked.
+    /// Like [`Self::join`], because of what the Tenant says and not because the user asked.
     ///
     /// # Errors
-    /// As [`Self::join`].
+    /// See [`Self::join`].
     pub async fn add_member(
         &self,
         request: &MembershipRequest,
@@ -82,7 +82,7 @@ impl Workspaces {
         }
         let changed = match store::by_membership(&mut tx, tenant.id, user).await? {
             None => self.insert_membership(&mut tx, request).await?,
-            Some(left) if left.left_status().is_some() => {
+            Some(left) if left.former_status().is_some() => {
                 self.rejoin(&mut tx, &left).await?;
                 true
             }
@@ -119,7 +119,7 @@ impl Workspaces {
             Some(earlier) if earlier.status() != Status::Suspended => {
                 return Err(WorkspaceError::NotReady(earlier.status()));
             }
-            Some(earlier) if is_held(earlier.left_status()) => Status::Suspended,
+            Some(earlier) if is_held(earlier.former_status()) => Status::Suspended,
             Some(earlier) => {
                 self.require_expired_token_cache(&earlier)?;
                 Status::Provisioning
@@ -138,16 +138,16 @@ impl Workspaces {
         Ok(membership::insert(tx, &self.clock, new).await?)
     }
 
-    /// Has a user who left be a member again, with a new ServiceAccount.
+    /// Makes a user who left a member again, with a new ServiceAccount.
     async fn rejoin(&self, tx: &mut Tx, left: &WorkspaceRow) -> Result<(), WorkspaceError> {
-        let held = is_held(left.left_status());
+        let held = is_held(left.former_status());
         if !held {
             if left.status() != Status::Suspended {
                 return Err(WorkspaceError::NotReady(left.status()));
             }
             self.require_expired_token_cache(left)?;
         }
-        membership::clear_left(tx, left.id).await?;
+        membership::clear_former_status(tx, left.id).await?;
         if !held {
             store::advance(tx, &self.clock, left.id, Event::Resume).await?;
         }

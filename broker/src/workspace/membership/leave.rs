@@ -48,7 +48,7 @@ impl Workspaces {
             return Err(AccessError::WorkspaceNotFound.into());
         }
         let mut tx = self.db.begin().await?;
-        let left = membership::set_left(&mut tx, id).await?;
+        let left = membership::set_former_status(&mut tx, id).await?;
         if left {
             store::advance(&mut tx, &self.clock, id, Event::Suspend).await?;
             let event = audit::Event { reason, ..broker_event(&member, Action::LeaveTenant) };

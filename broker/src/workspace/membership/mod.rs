@@ -40,7 +40,7 @@ pub struct MembershipRequest {
 impl Resource for MembershipRequest {
     type Id = Uuid;
 
-    /// That of the tenant.
+    /// Identifier of the tenant.
     fn id(&self) -> Uuid {
         self.tenant.id
     }

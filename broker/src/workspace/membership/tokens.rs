@@ -34,8 +34,8 @@ impl Workspaces {
         Ok(closed?)
     }
 
-    /// Has the members of a resumed tenant get new ServiceAccounts. Call it after the home lost the
-    /// label of a suspended one.
+    /// Schedules new ServiceAccounts for the members of a resumed tenant. Call it after the home
+    /// lost the label of a suspended one.
     ///
     /// # Errors
     /// The database failed.

@@ -16,14 +16,14 @@ use crate::{
 
 /// A recorded difference.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub(in crate::workspace) struct Row {
+pub(in crate::workspace) struct DriftRow {
     pub(in crate::workspace) workspace_id: Uuid,
     pub(in crate::workspace) kind: String,
     pub(in crate::workspace) what: String,
     found_at: i64,
 }
 
-impl Row {
+impl DriftRow {
     /// The API form of the row.
     pub(in crate::workspace) fn to_api(&self) -> Drift {
         Drift {
@@ -70,7 +70,7 @@ SELECT workspace_id, kind, what, found_at FROM drifts WHERE workspace_id = $1 OR
 pub(in crate::workspace) async fn for_workspace(
     db: &Db,
     workspace: Uuid,
-) -> sqlx::Result<Vec<Row>> {
+) -> sqlx::Result<Vec<DriftRow>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(FOR_WORKSPACE).bind(workspace).fetch_all(pool).await)
 }
@@ -79,7 +79,7 @@ const ALL: &str = "\
 SELECT workspace_id, kind, what, found_at FROM drifts ORDER BY workspace_id, kind, what LIMIT $1";
 
 /// The differences of all workspaces, at most this number.
-pub(in crate::workspace) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Row>> {
+pub(in crate::workspace) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<DriftRow>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(ALL).bind(i64::from(most)).fetch_all(pool).await)
 }
@@ -98,7 +98,7 @@ pub(in crate::workspace) async fn between(
     owner: Option<Uuid>,
     first: Cursor,
     last: Cursor,
-) -> sqlx::Result<Vec<Row>> {
+) -> sqlx::Result<Vec<DriftRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(BETWEEN)
         .bind(i64::from(owner.is_some())).bind(owner.unwrap_or_default())
         .bind(first.created_at).bind(first.id).bind(last.created_at).bind(last.id)

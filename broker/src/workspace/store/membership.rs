@@ -82,33 +82,36 @@ pub(in crate::workspace) async fn is_succeeded(
     Ok(count > 0)
 }
 
-const SET_LEFT: &str = "\
+const SET_FORMER_STATUS: &str = "\
 UPDATE workspaces SET left_status = status \
 WHERE id = $1 AND home_namespace IS NOT NULL AND left_status IS NULL";
 
 /// Records that the user left, with the status until then; false if the user left before, or if it
 /// is no membership.
-pub(in crate::workspace) async fn set_left(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
-    on_engine!(tx.connection(), c => sqlx::query(SET_LEFT)
+pub(in crate::workspace) async fn set_former_status(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(SET_FORMER_STATUS)
         .bind(id).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const CLEAR_LEFT: &str =
+const CLEAR_FORMER_STATUS: &str =
     "UPDATE workspaces SET left_status = NULL WHERE id = $1 AND left_status IS NOT NULL";
 
 /// Records that the user joined again.
-pub(in crate::workspace) async fn clear_left(tx: &mut Tx, id: Uuid) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(CLEAR_LEFT).bind(id).execute(c).await.map(drop))
+pub(in crate::workspace) async fn clear_former_status(tx: &mut Tx, id: Uuid) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(CLEAR_FORMER_STATUS).bind(id).execute(c).await.map(drop))
 }
 
-const HOLD: &str = "\
+const MARK_SUSPENDED_ON_REJOIN: &str = "\
 UPDATE workspaces SET left_status = 'suspended' \
 WHERE id = $1 AND left_status NOT IN ('suspending', 'suspended')";
 
-/// Has a membership whose user left stay suspended if the user joins again; false if it would stay
-/// so anyway, or if the user did not leave.
-pub(in crate::workspace) async fn hold(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
-    on_engine!(tx.connection(), c => sqlx::query(HOLD)
+/// Keeps a membership suspended when its user, who left, joins again; false if it would stay so
+/// anyway, or if the user did not leave.
+pub(in crate::workspace) async fn mark_suspended_on_rejoin(
+    tx: &mut Tx,
+    id: Uuid,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(MARK_SUSPENDED_ON_REJOIN)
         .bind(id).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
@@ -194,7 +197,7 @@ pub(in crate::workspace) async fn retire_accounts(
         .bind(tenant).bind(NEVER_MS).execute(c).await.map(drop))
 }
 
-/// Has the sweep replace the retired ServiceAccounts of all members.
+/// Schedules the replacement of the retired ServiceAccounts of all members.
 pub(in crate::workspace) async fn replace_accounts(
     tx: &mut Tx,
     clock: &Clock,

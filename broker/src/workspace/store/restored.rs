@@ -40,7 +40,7 @@ UPDATE workspaces SET status = 'suspending', status_changed_at = $1, sweep_at = 
   k8s_sa_uid = CASE WHEN k8s_namespace_uid IS NULL THEN k8s_sa_uid END \
 WHERE status = $2";
 
-/// Has every workspace in this status suspended by the sweep. Returns their number.
+/// Schedules the suspension of every workspace in this status. Returns their number.
 ///
 /// The cluster may have a newer ServiceAccount. So its uid is forgotten, and a suspension deletes
 /// the account whichever it is, unless the namespace is known by that uid only.

@@ -127,7 +127,7 @@ impl WorkspaceRow {
     /// The status in which its user left the tenant; `None` while the user is a member, and for a
     /// personal workspace. A value that this version does not know counts as suspended, so the user
     /// does not get back what an administrator took.
-    pub(in crate::workspace) fn left_status(&self) -> Option<WorkspaceStatus> {
+    pub(in crate::workspace) fn former_status(&self) -> Option<WorkspaceStatus> {
         let status = self.left_status.as_deref()?;
         Some(WorkspaceStatus::parse(status).unwrap_or(WorkspaceStatus::Suspended))
     }

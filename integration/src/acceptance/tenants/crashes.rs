@@ -14,10 +14,10 @@ use tenant_shared::SuspendRequest;
 use super::fixture::{Fixture, RECONCILE_TIMEOUT, SignedIn};
 use super::rng::Rng;
 use crate::probe::{self, Probe};
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// Rounds whose tenants are made together.
-const ROUNDS_AT_ONCE: usize = 10;
+const MAX_CONCURRENT_ROUNDS: usize = 10;
 /// A crash comes at most this long after the beginning of the operations.
 const MAX_DELAY: Duration = Duration::from_millis(150);
 /// By how much the clock is set ahead in the end: leases expire, and a creation may be finished.
@@ -57,7 +57,7 @@ pub async fn check_crashes(fixture: &Fixture, seed: u64, rounds: usize) -> Resul
         let owner = fixture.person("owner").await?;
         let mut expected = Vec::new();
         let numbers: Vec<usize> = (0..rounds).collect();
-        for numbers in numbers.chunks(ROUNDS_AT_ONCE) {
+        for numbers in numbers.chunks(MAX_CONCURRENT_ROUNDS) {
             make_tenants(fixture, &owner, numbers).await?;
             for number in numbers {
                 let delay = rng.duration(MAX_DELAY);
@@ -69,7 +69,7 @@ pub async fn check_crashes(fixture: &Fixture, seed: u64, rounds: usize) -> Resul
         broker.set_clock_ahead(CLOCK_AHEAD);
         broker.crash_and_restart().await?;
         let count = |holds: fn(&Expected) -> bool| expected.iter().filter(|it| holds(it)).count();
-        say(&format!(
+        print_message(&format!(
             "  crashes: of {rounds} rounds {} creations and {} suspensions were acknowledged",
             count(|it| it.namespaces.len() == 2),
             count(|it| it.is_suspended == Some(true)),

@@ -20,7 +20,7 @@ pub use rights::check_rights;
 pub use rng::Rng;
 
 use super::step;
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::world::World;
 
 /// People of the random Tenants.
@@ -49,7 +49,7 @@ pub struct TenantsRun {
 /// A check fails; the error names the step and the seed.
 pub async fn run(size: TenantsRun) -> Result<()> {
     let TenantsRun { changes, namespaces, crashes, moves, seed } = size;
-    say(&format!("tenants, with the seed {seed}"));
+    print_message(&format!("tenants, with the seed {seed}"));
     let builder = World::builder().setting("log.level", "info").setting("drift_seconds", 3600);
     let start = Fixture::start(builder.clone().postgres().replicas(2));
     let fixture = step("start the control plane and two replicas", Box::pin(start)).await?;
@@ -74,6 +74,6 @@ pub async fn run(size: TenantsRun) -> Result<()> {
     let fixture = step("start a control plane and a broker", Box::pin(fixture)).await?;
     let what = format!("{crashes} crashes of the broker");
     step(&what, Box::pin(check_crashes(&fixture, seed, crashes))).await?;
-    say("tenants: passed");
+    print_message("tenants: passed");
     Ok(())
 }

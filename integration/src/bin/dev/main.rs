@@ -17,7 +17,7 @@ use clap::Parser;
 use integration::binaries::Profile;
 use integration::model_kinds;
 use integration::port;
-use integration::progress::say;
+use integration::progress::print_message;
 use integration::scratch::private_folder;
 use integration::world::World;
 use rustix::fs::{FlockOperation, flock};
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         .context("start the async runtime")
         .and_then(|runtime| runtime.block_on(run(args)));
     result.unwrap_or_else(|error| {
-        say(&format!("error: {error:#}"));
+        print_message(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })
 }
@@ -100,7 +100,7 @@ async fn run(args: Args) -> Result<ExitCode> {
     let started = tokio::select! {
         started = start(&args) => started?,
         signal = signals.next() => {
-            say("stopped before everything had started");
+            print_message("stopped before everything had started");
             return Ok(signals::exit_code(signal));
         }
     };
@@ -114,11 +114,11 @@ async fn run(args: Args) -> Result<ExitCode> {
         signals.next().await;
         ExitCode::SUCCESS
     };
-    say("stopping everything");
+    print_message("stopping everything");
     drop(world);
     match &args.state {
-        Some(folder) => say(&format!("stopped; the state is in {}", folder.display())),
-        None => say("stopped; nothing is left behind"),
+        Some(folder) => print_message(&format!("stopped; the state is in {}", folder.display())),
+        None => print_message("stopped; nothing is left behind"),
     }
     Ok(code)
 }
@@ -130,7 +130,7 @@ async fn start(args: &Args) -> Result<(World, People)> {
         .replicas(args.replicas)
         .setting("log.level", "info")
         .profile(if args.release { Profile::Release } else { Profile::own() })
-        .steps(say);
+        .steps(print_message);
     if args.postgres {
         builder = builder.postgres();
     }
@@ -156,12 +156,12 @@ async fn start(args: &Args) -> Result<(World, People)> {
     }
     let world = builder.start().await?;
     if args.features.models {
-        say("installing the kinds of KServe and Llama Stack");
+        print_message("installing the kinds of KServe and Llama Stack");
         model_kinds::install(&world).await?;
     }
-    say("creating the demo accounts");
+    print_message("creating the demo accounts");
     let people = People::open(&world).await?;
-    say(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
+    print_message(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
     Ok((world, people))
 }
 

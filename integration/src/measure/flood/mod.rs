@@ -90,7 +90,7 @@ impl FloodKind {
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Number of pairs of turns for each flood.
+    /// Number of pairs of samples for each flood.
     pub rounds: usize,
     /// Duration of issuance during one flood.
     pub length: Duration,
@@ -107,8 +107,8 @@ pub struct Measured {
     pub timings: Vec<Timing>,
 }
 
-/// Result of one turn; times in ms, memory in MiB.
-struct FloodTurn {
+/// Result of one sample; times in ms, memory in MiB.
+struct FloodSample {
     issuance: [f64; 2],
     suspension: [f64; 2],
     unavailable: f64,
@@ -128,7 +128,7 @@ pub async fn measure(testbed: &FloodTestbed, engine: &str, plan: Plan) -> Result
         let (mut beside, mut floor) = (Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             for works in [round % 2 == 0, round % 2 != 0] {
-                let one = turn(testbed, &kind.input(testbed, works), plan).await?;
+                let one = sample(testbed, &kind.input(testbed, works), plan).await?;
                 if works { beside.push(one) } else { floor.push(one) }
             }
         }
@@ -138,7 +138,7 @@ pub async fn measure(testbed: &FloodTestbed, engine: &str, plan: Plan) -> Result
     Ok(measured)
 }
 
-async fn turn(testbed: &FloodTestbed, input: &FloodInput, plan: Plan) -> Result<FloodTurn> {
+async fn sample(testbed: &FloodTestbed, input: &FloodInput, plan: Plan) -> Result<FloodSample> {
     testbed.resume_all().await?;
     // Warms the broker's cache of the session, as for a user who is working.
     ensure!(testbed.issue().await?.is_success(), "no token before the flood");
@@ -175,7 +175,7 @@ async fn turn(testbed: &FloodTestbed, input: &FloodInput, plan: Plan) -> Result<
     let flooded = flood.end().await?;
     let grown = memory.grown_mib()?;
     testbed.settle().await;
-    Ok(FloodTurn {
+    Ok(FloodSample {
         issuance: [quantile(issued.clone(), 0.5), quantile(issued, 0.99)],
         suspension: [quantile(suspended.clone(), 0.5), quantile(suspended, 0.99)],
         unavailable: f64::from(unavailable),
@@ -198,19 +198,23 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get(at).copied().unwrap_or_default()
 }
 
-fn add(measured: &mut Measured, name: &str, beside: &[FloodTurn], floor: &[FloodTurn]) {
-    let figure = |what: &str, pick: fn(&FloodTurn) -> f64, promise| {
+fn add(measured: &mut Measured, name: &str, beside: &[FloodSample], floor: &[FloodSample]) {
+    let figure = |what: &str, pick: fn(&FloodSample) -> f64, promise| {
         let pairs: Vec<_> =
             beside.iter().zip(floor).map(|(one, other)| (pick(one), pick(other))).collect();
         let floor = "beside a flood of 404";
         Figure::of_pairs(format!("{name}: {what}"), "ms", floor, &pairs, promise)
     };
     let promise = Promise::AtMost(MAX_SLOWDOWN);
-    measured.figures.extend(figure("issuance, p50", |turn| turn.issuance[0], Promise::None));
-    measured.figures.extend(figure("issuance, p99", |turn| turn.issuance[1], promise));
-    measured.figures.extend(figure("suspension, p50", |turn| turn.suspension[0], Promise::None));
-    measured.figures.extend(figure("suspension, p99", |turn| turn.suspension[1], promise));
-    let memory: Vec<_> = beside.iter().map(|turn| (turn.after, turn.before)).collect();
+    measured.figures.extend(figure("issuance, p50", |sample| sample.issuance[0], Promise::None));
+    measured.figures.extend(figure("issuance, p99", |sample| sample.issuance[1], promise));
+    measured.figures.extend(figure(
+        "suspension, p50",
+        |sample| sample.suspension[0],
+        Promise::None,
+    ));
+    measured.figures.extend(figure("suspension, p99", |sample| sample.suspension[1], promise));
+    let memory: Vec<_> = beside.iter().map(|sample| (sample.after, sample.before)).collect();
     measured.figures.extend(Figure::of_pairs(
         format!("{name}: memory of the broker after the flood"),
         "MiB",
@@ -218,7 +222,7 @@ fn add(measured: &mut Measured, name: &str, beside: &[FloodTurn], floor: &[Flood
         &memory,
         Promise::AddedAtMost(MAX_MEMORY_GROWTH_MIB),
     ));
-    let refused: Vec<_> = beside.iter().map(|turn| (turn.unavailable, 1.0)).collect();
+    let refused: Vec<_> = beside.iter().map(|sample| (sample.unavailable, 1.0)).collect();
     measured.figures.extend(Figure::of_pairs(
         format!("{name}: issuances that failed"),
         "",
@@ -226,21 +230,21 @@ fn add(measured: &mut Measured, name: &str, beside: &[FloodTurn], floor: &[Flood
         &refused,
         Promise::ValueBelow(1.0),
     ));
-    let grown = Spread::of(beside.iter().map(|turn| turn.grown));
+    let grown = Spread::of(beside.iter().map(|sample| sample.grown));
     measured.timings.extend(grown.map(|value| Timing {
         name: format!("{name}: peak memory growth"),
         unit: "MiB",
         value,
     }));
     let mut answers: BTreeMap<u16, Vec<f64>> = BTreeMap::new();
-    for (status, rate) in beside.iter().flat_map(|turn| &turn.flooded.answers) {
+    for (status, rate) in beside.iter().flat_map(|sample| &sample.flooded.answers) {
         answers.entry(*status).or_default().push(*rate);
     }
     measured.timings.extend(answers.into_iter().filter_map(|(status, rates)| {
         let name = format!("{name}: answers {status}");
         Some(Timing { name, unit: "1/s", value: Spread::of(rates)? })
     }));
-    let plain = floor.iter().map(|turn| turn.flooded.answers.values().sum::<f64>());
+    let plain = floor.iter().map(|sample| sample.flooded.answers.values().sum::<f64>());
     measured.timings.extend(Spread::of(plain).map(|value| Timing {
         name: format!("{name}: answers of the flood of 404"),
         unit: "1/s",

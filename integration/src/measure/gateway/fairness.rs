@@ -6,15 +6,15 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::flood::{TenantFlood, TenantFloodRates};
-use super::requests::{RequestSpec, turn};
+use super::requests::{RequestSpec, sample};
+use super::sample::Sample;
 use super::testbed::GatewayTestbed;
-use super::turn::Turn;
 use super::{Measured, Plan};
 use crate::measure::figure::{Figure, Promise, Spread, Timing};
 
 /// Interval of the requests of a tenant who sends 100 a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
-/// Factor for the length of a turn, because p99 needs more requests than the median.
+/// Factor for the length of a sample, because p99 needs more requests than the median.
 const TURN_LENGTH_FACTOR: u32 = 4;
 /// Time until no request of a flood is in flight.
 const SETTLE_TIME: Duration = Duration::from_millis(400);
@@ -50,7 +50,7 @@ pub(super) async fn measure(testbed: &GatewayTestbed, plan: Plan) -> Result<Meas
                 let flood =
                     if is_flooded { Some(TenantFlood::begin(testbed, path).await?) } else { None };
                 let (server, length) = (testbed.api_server(), plan.length * TURN_LENGTH_FACTOR);
-                let one = turn(server, testbed.gateway(), &spec, 1, length).await?;
+                let one = sample(server, testbed.gateway(), &spec, 1, length).await?;
                 match flood {
                     Some(flood) => {
                         floods.push(flood.end().await?);
@@ -74,17 +74,17 @@ fn add(
     measured: &mut Measured,
     name: &str,
     promise: Promise,
-    beside: &[Turn],
-    alone: &[Turn],
+    beside: &[Sample],
+    alone: &[Sample],
     floods: &[TenantFloodRates],
 ) {
-    let figure = |what: &str, pick: fn(&Turn) -> f64, promise| {
+    let figure = |what: &str, pick: fn(&Sample) -> f64, promise| {
         let pairs: Vec<_> =
             beside.iter().zip(alone).map(|(one, other)| (pick(one), pick(other))).collect();
         Figure::of_pairs(format!("{name}: {what}"), "ms", "with nothing else", &pairs, promise)
     };
-    measured.figures.extend(figure("p50", |turn| turn.p50, Promise::None));
-    measured.figures.extend(figure("p99", |turn| turn.p99, promise));
+    measured.figures.extend(figure("p50", |sample| sample.p50, Promise::None));
+    measured.figures.extend(figure("p99", |sample| sample.p99, promise));
     let timings: [(_, _, RateField); 5] = [
         ("served", "1/s", |flood| flood.served),
         ("refused", "1/s", |flood| flood.refused),

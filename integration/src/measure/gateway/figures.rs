@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::route::RouteName;
-use super::turn::Turn;
+use super::sample::Sample;
 use super::{Measured, Round};
 use crate::measure::figure::{Figure, Promise, Spread};
 
@@ -40,18 +40,18 @@ impl Row {
         ms, CPU of the proxy and of the API server for a request in us";
 
     fn of(what: &str, connections: usize, way: RouteName, rounds: &[Round]) -> Option<Self> {
-        let of = |pick: fn(&Turn) -> f64| {
+        let of = |pick: fn(&Sample) -> f64| {
             Spread::of(rounds.iter().filter_map(|round| Some(pick(find(round, way)?))))
         };
         Some(Self {
             what: what.to_owned(),
             connections,
             way,
-            rate: of(|turn| turn.rate)?,
-            p50_ms: of(|turn| turn.p50)?,
-            p99_ms: of(|turn| turn.p99)?,
-            proxy_cpu_us: of(|turn| turn.proxy_cpu).filter(|_| way != RouteName::Direct),
-            server_cpu_us: of(|turn| turn.server_cpu)?,
+            rate: of(|sample| sample.rate)?,
+            p50_ms: of(|sample| sample.p50)?,
+            p99_ms: of(|sample| sample.p99)?,
+            proxy_cpu_us: of(|sample| sample.proxy_cpu).filter(|_| way != RouteName::Direct),
+            server_cpu_us: of(|sample| sample.server_cpu)?,
         })
     }
 }
@@ -77,8 +77,8 @@ impl fmt::Display for Row {
     }
 }
 
-fn find(round: &Round, way: RouteName) -> Option<&Turn> {
-    round.iter().find(|(name, _)| *name == way).map(|(_, turn)| turn)
+fn find(round: &Round, way: RouteName) -> Option<&Sample> {
+    round.iter().find(|(name, _)| *name == way).map(|(_, sample)| sample)
 }
 
 /// Adds the rows of all routes, and the figures of the gateway compared with the other routes.
@@ -92,7 +92,7 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
     let when = |is_so: bool, promise| if is_so && is_get { promise } else { Promise::None };
     let busy = |promise| when(connections == BUSY_CONNECTIONS, promise);
     let alone = |promise| when(connections == 1, promise);
-    let beside = |named: &str, unit, other: RouteName, pick: fn(&Turn) -> f64, promise| {
+    let beside = |named: &str, unit, other: RouteName, pick: fn(&Sample) -> f64, promise| {
         let pairs: Vec<_> = rounds
             .iter()
             .filter_map(|round| {
@@ -108,38 +108,50 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
             "a second",
             "1/s",
             RouteName::Direct,
-            |turn| turn.rate,
+            |sample| sample.rate,
             busy(Promise::AtLeast(0.75)),
         ),
-        beside("p50", "ms", RouteName::Direct, |turn| turn.p50, alone(Promise::AddedAtMost(0.15))),
+        beside(
+            "p50",
+            "ms",
+            RouteName::Direct,
+            |sample| sample.p50,
+            alone(Promise::AddedAtMost(0.15)),
+        ),
         beside(
             "CPU of the proxy for one",
             "us",
             RouteName::Nginx,
-            |turn| turn.proxy_cpu,
+            |sample| sample.proxy_cpu,
             busy(Promise::AtMost(1.5)),
         ),
         beside(
             "CPU of the proxy for one",
             "us",
             RouteName::KubectlProxy,
-            |turn| turn.proxy_cpu,
+            |sample| sample.proxy_cpu,
             busy(Promise::AtMost(0.5)),
         ),
         beside(
             "CPU of the API server for one",
             "us",
             RouteName::Direct,
-            |turn| turn.server_cpu,
+            |sample| sample.server_cpu,
             Promise::None,
         ),
     ];
     measured.figures.extend(figures.into_iter().flatten());
     for other in names.into_iter().filter(|name| matches!(name, RouteName::OtherBuild(_))) {
         let figures = [
-            beside("a second", "1/s", other, |turn| turn.rate, Promise::None),
-            beside("p50", "ms", other, |turn| turn.p50, Promise::None),
-            beside("CPU of the proxy for one", "us", other, |turn| turn.proxy_cpu, Promise::None),
+            beside("a second", "1/s", other, |sample| sample.rate, Promise::None),
+            beside("p50", "ms", other, |sample| sample.p50, Promise::None),
+            beside(
+                "CPU of the proxy for one",
+                "us",
+                other,
+                |sample| sample.proxy_cpu,
+                Promise::None,
+            ),
         ];
         measured.figures.extend(figures.into_iter().flatten());
     }

@@ -13,8 +13,8 @@ mod memory;
 mod nginx;
 pub(crate) mod requests;
 pub(crate) mod route;
+pub(crate) mod sample;
 mod testbed;
-pub(crate) mod turn;
 mod watch;
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub use testbed::GatewayTestbed;
 
 use self::requests::RequestSpec;
 use self::route::{Route, RouteName};
-use self::turn::Turn;
+use self::sample::Sample;
 use crate::measure::figure::{Figure, Timing};
 use crate::world::WorldBuilder;
 
@@ -71,9 +71,9 @@ impl fmt::Display for Part {
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Number of turns of each route with each number of connections.
+    /// Number of samples of each route with each number of connections.
     pub rounds: usize,
-    /// Length of one turn.
+    /// Length of one sample.
     pub length: Duration,
     /// Number of concurrent idle watches.
     pub watches: usize,
@@ -125,10 +125,10 @@ pub async fn measure(testbed: &GatewayTestbed, part: Part, plan: Plan) -> Result
         Part::Get => calls(testbed, RequestSpec::small_get(testbed), plan).await,
         Part::List => calls(testbed, RequestSpec::long_list(testbed), plan).await,
         Part::Watch => {
-            let turn = async |route: &Route, watchers| {
-                watch::turn(testbed, route, watchers, plan.length).await
+            let sample = async |route: &Route, watchers| {
+                watch::sample(testbed, route, watchers, plan.length).await
             };
-            side_by_side(testbed, "watch event", plan, turn).await
+            side_by_side(testbed, "watch event", plan, sample).await
         }
         Part::Fairness => fairness::measure(testbed, plan).await,
         Part::Memory => Ok(Measured {
@@ -139,10 +139,10 @@ pub async fn measure(testbed: &GatewayTestbed, part: Part, plan: Plan) -> Result
 }
 
 async fn calls(testbed: &GatewayTestbed, spec: RequestSpec, plan: Plan) -> Result<Measured> {
-    let turn = async |route: &Route, callers| {
-        requests::turn(testbed.api_server(), route, &spec, callers, plan.length).await
+    let sample = async |route: &Route, callers| {
+        requests::sample(testbed.api_server(), route, &spec, callers, plan.length).await
     };
-    side_by_side(testbed, spec.name, plan, turn).await
+    side_by_side(testbed, spec.name, plan, sample).await
 }
 
 /// Measures all routes in turn, with each number of connections.
@@ -150,22 +150,22 @@ async fn side_by_side(
     testbed: &GatewayTestbed,
     name: &'static str,
     plan: Plan,
-    turn: impl AsyncFn(&Route, usize) -> Result<Turn>,
+    sample: impl AsyncFn(&Route, usize) -> Result<Sample>,
 ) -> Result<Measured> {
     let mut measured = Measured::default();
     for connections in CONNECTIONS {
         let mut rounds = Vec::with_capacity(plan.rounds);
         for round in 0..plan.rounds {
-            let mut turns = Vec::with_capacity(4);
+            let mut samples = Vec::with_capacity(4);
             for route in testbed.routes_in_turn(round) {
-                turns.push((route.name, turn(route, connections).await?));
+                samples.push((route.name, sample(route, connections).await?));
             }
-            rounds.push(turns);
+            rounds.push(samples);
         }
         figures::add(&mut measured, name, connections, &rounds);
     }
     Ok(measured)
 }
 
-/// The turns of all routes in one round.
-type Round = Vec<(RouteName, Turn)>;
+/// The samples of all routes in one round.
+type Round = Vec<(RouteName, Sample)>;

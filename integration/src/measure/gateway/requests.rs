@@ -8,8 +8,8 @@ use tokio::sync::Barrier;
 
 use super::caller::{Caller, CallerRequest};
 use super::route::Route;
+use super::sample::{RunningSample, Sample};
 use super::testbed::{GatewayTestbed, LIST_BYTES};
-use super::turn::{RunningTurn, Turn};
 
 /// Requests of each caller that do not count, because connections and caches are cold.
 const WARM_UP_REQUESTS: usize = 10;
@@ -27,7 +27,7 @@ pub(crate) struct RequestSpec {
 }
 
 impl RequestSpec {
-    /// A request whose response has at least so many bytes.
+    /// A request whose response has at least this number of bytes.
     pub(crate) fn new(name: &'static str, request: CallerRequest, min_bytes: usize) -> Self {
         Self { name, request, min_bytes, every: NO_PAUSE }
     }
@@ -49,15 +49,15 @@ impl RequestSpec {
     }
 }
 
-/// Runs one turn of this length with this number of callers. `server` is the process of the API
+/// Runs one sample of this length with this number of callers. `server` is the process of the API
 /// server.
-pub(crate) async fn turn(
+pub(crate) async fn sample(
     server: u32,
     route: &Route,
     spec: &RequestSpec,
     callers: usize,
     length: Duration,
-) -> Result<Turn> {
+) -> Result<Sample> {
     let ready = Arc::new(Barrier::new(callers + 1));
     let tasks: Vec<_> = (0..callers)
         .map(|_| {
@@ -72,7 +72,7 @@ pub(crate) async fn turn(
         })
         .collect();
     ready.wait().await;
-    let started = RunningTurn::start(&route.processes, server)?;
+    let started = RunningSample::start(&route.processes, server)?;
     ready.wait().await;
     let mut took = Vec::new();
     for task in tasks {

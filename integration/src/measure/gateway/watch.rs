@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use super::caller::Caller;
 use super::route::Route;
+use super::sample::{RunningSample, Sample};
 use super::testbed::{GatewayTestbed, TICKER};
-use super::turn::{RunningTurn, Turn};
 
 /// Time limit for a change to reach all watchers.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ const WARM_UP_CHANGES: u32 = 10;
 /// Prefix of each line of the watch.
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
 
-/// Time at which the last change was sent, in nanoseconds since the turn began.
+/// Time at which the last change was sent, in nanoseconds since the sample began.
 struct SentAt {
     began: Instant,
     at: AtomicU64,
@@ -43,13 +43,13 @@ impl SentAt {
     }
 }
 
-/// Runs one turn of this length.
-pub(super) async fn turn(
+/// Runs one sample of this length.
+pub(super) async fn sample(
     testbed: &GatewayTestbed,
     route: &Route,
     watchers: usize,
     length: Duration,
-) -> Result<Turn> {
+) -> Result<Sample> {
     let writer: Api<ConfigMap> =
         Api::namespaced(testbed.world().cluster().admin().await?, testbed.namespace());
     let version = change(&writer, 0).await?;
@@ -68,7 +68,7 @@ pub(super) async fn turn(
     for count in 1.. {
         if count == WARM_UP_CHANGES {
             took.clear();
-            started = Some(RunningTurn::start(&route.processes, testbed.api_server())?);
+            started = Some(RunningSample::start(&route.processes, testbed.api_server())?);
             end = Instant::now() + length;
         }
         if count > WARM_UP_CHANGES && Instant::now() >= end {

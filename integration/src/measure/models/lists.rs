@@ -8,8 +8,8 @@ use super::objects::{
     LABELLED, USUAL_SPEC_BYTES, inference_services, llm_inference_services, llm_model, model,
     runtime, serving_runtimes,
 };
+use super::samples::{broker_cpu, compared, pairs};
 use super::testbed::{CREATORS, MEMBERS, ModelTestbed};
-use super::turns::{broker_cpu, compared, pairs};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 
@@ -66,9 +66,9 @@ async fn of_namespace(
     let is_busy = if count > 0 { Promise::AtMost(0.25) } else { Promise::None };
     let server = format!("{name}: CPU of the API server");
     let figures = [
-        compared(name, "ms", floor, &pairs, |turn| turn.p50, Promise::AtMost(limit)),
+        compared(name, "ms", floor, &pairs, |sample| sample.p50, Promise::AtMost(limit)),
         broker_cpu(name, &pairs, is_busy),
-        compared(server, "ms", floor, &pairs, |turn| turn.server_cpu / 1e3, Promise::None),
+        compared(server, "ms", floor, &pairs, |sample| sample.server_cpu / 1e3, Promise::None),
     ];
     Ok(figures.into_iter().flatten().collect())
 }

@@ -6,8 +6,8 @@ mod lists;
 mod memory;
 mod namespaces;
 mod objects;
+mod samples;
 mod testbed;
-mod turns;
 mod user;
 
 use std::fmt;
@@ -55,9 +55,9 @@ impl fmt::Display for ModelPart {
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelPlan {
-    /// Turns of each figure and of its floor.
+    /// Samples of each figure and of its floor.
     pub rounds: usize,
-    /// Length of one turn.
+    /// Length of one sample.
     pub length: Duration,
     /// Pairs of installations.
     pub installations: usize,

@@ -4,12 +4,12 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::ModelPlan;
+use super::samples::{broker_cpu, compared, pairs};
 use super::testbed::{ADMINISTRATOR, CREATORS, ModelTestbed, READER};
-use super::turns::{broker_cpu, compared, pairs};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 use crate::measure::gateway::route::Route;
-use crate::measure::gateway::turn::Turn;
+use crate::measure::gateway::sample::Sample;
 use crate::measure::objects::{NAMESPACES, plain_namespace, role_binding, role_bindings, user};
 
 const ALL: usize = 500;
@@ -61,12 +61,12 @@ async fn of_token(testbed: &ModelTestbed, plan: ModelPlan) -> Result<Vec<Figure>
     let floor = "list of all, directly";
     let (services, direct) = (testbed.services(READER)?, testbed.direct(ADMINISTRATOR)?);
     let list = CallerRequest::get(format!("/{NAMESPACES}"));
-    let pairs = turns(testbed, plan, (&services, READABLE.len()), (&direct, &list)).await?;
+    let pairs = samples(testbed, plan, (&services, READABLE.len()), (&direct, &list)).await?;
     let server = format!("{name}: CPU of the API server");
     let limit = Promise::AtMost(4.0);
     let figures = [
-        compared(&name, "ms", floor, &pairs, |turn| turn.p50, limit),
-        compared(server, "ms", floor, &pairs, |turn| turn.server_cpu / 1e3, limit),
+        compared(&name, "ms", floor, &pairs, |sample| sample.p50, limit),
+        compared(server, "ms", floor, &pairs, |sample| sample.server_cpu / 1e3, limit),
         broker_cpu(&name, &pairs, Promise::None),
     ];
     Ok(figures.into_iter().flatten().collect())
@@ -83,22 +83,22 @@ async fn of_session(testbed: &ModelTestbed, plan: ModelPlan) -> Result<Vec<Figur
     let services = testbed.services(session.expose_secret())?;
     let direct = testbed.direct(&credential.token)?;
     let get = CallerRequest::get(format!("/{NAMESPACES}/{}", workspace.namespace));
-    let pairs = turns(testbed, plan, (&services, 1), (&direct, &get)).await?;
+    let pairs = samples(testbed, plan, (&services, 1), (&direct, &get)).await?;
     let (name, floor) = ("namespaces, a session with one workspace", "GET of it directly");
     let figures = [
-        compared(name, "ms", floor, &pairs, |turn| turn.p50, Promise::AtMost(1.5)),
+        compared(name, "ms", floor, &pairs, |sample| sample.p50, Promise::AtMost(1.5)),
         broker_cpu(name, &pairs, Promise::None),
     ];
     Ok(figures.into_iter().flatten().collect())
 }
 
-/// Turns of the namespaces of a caller, who has so many, and of another request.
-async fn turns(
+/// Samples of the namespaces of a caller, who has so many, and of another request.
+async fn samples(
     testbed: &ModelTestbed,
     plan: ModelPlan,
     (services, count): (&Route, usize),
     (direct, request): (&Route, &CallerRequest),
-) -> Result<Vec<(Turn, Turn)>> {
+) -> Result<Vec<(Sample, Sample)>> {
     let mut caller = Caller::connect(services, false).await?;
     let mut floor = Caller::connect(direct, false).await?;
     let namespaces = CallerRequest::get("/namespaces");

@@ -50,7 +50,8 @@ fn arguments(bytes: usize) -> Value {
     (0..count).map(|_| argument).collect()
 }
 
-/// An InferenceService with a specification of about so many bytes, which has one of the runtimes.
+/// An InferenceService with a specification of about this number of bytes, which has one of the
+/// runtimes.
 pub(super) fn model(namespace: &str, number: usize, runtimes: usize, bytes: usize) -> Value {
     let name = format!("model-{number:03}");
     let mut model = inference_service(namespace, &name);

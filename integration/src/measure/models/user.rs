@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::ModelPlan;
+use super::samples::{broker_cpu, compared};
 use super::testbed::{MEMBERS, ModelTestbed};
-use super::turns::{broker_cpu, compared};
 use crate::measure::alternation::alternate;
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::CallerRequest;
@@ -28,8 +28,8 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
     let mut figures = Vec::new();
     for connections in CONNECTIONS {
         let (server, length) = (testbed.server(), plan.length);
-        let value = || requests::turn(server, &services, &user, connections, length);
-        let floor = || requests::turn(server, &direct, &review, connections, length);
+        let value = || requests::sample(server, &services, &user, connections, length);
+        let floor = || requests::sample(server, &direct, &review, connections, length);
         let pairs = alternate(plan.rounds, value, floor).await?;
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("GET /user, {connections} connection{plural}");
@@ -43,7 +43,7 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
             "1/s",
             FLOOR,
             &pairs,
-            |turn| turn.rate,
+            |sample| sample.rate,
             rate,
         ));
         figures.extend(broker_cpu(&name, &pairs, busy(Promise::ValueAtMost(0.2))));

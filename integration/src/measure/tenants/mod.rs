@@ -26,7 +26,7 @@ pub use testbed::{TenantTestbed, with_tenants};
 
 use self::admission::Admission;
 use crate::measure::figure::{Figure, Timing};
-use crate::progress::say;
+use crate::progress::print_message;
 
 /// The parts of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -143,31 +143,31 @@ pub async fn measure(
     let mut measured = Measured::default();
     let mut idle = Vec::new();
     if wanted(TenantPart::Memory) {
-        say(&format!("measure: {}, without tenants", TenantPart::Memory));
+        print_message(&format!("measure: {}, without tenants", TenantPart::Memory));
         idle = memory::of_restarts(testbed, plan).await?;
     }
     let mut admission = None;
     if wanted(TenantPart::Admission) {
-        say(&format!("measure: {}, one Tenant", TenantPart::Admission));
+        print_message(&format!("measure: {}, one Tenant", TenantPart::Admission));
         admission = Some(Admission::with_one_tenant(testbed, plan).await?);
     }
     if wanted(TenantPart::Memory) {
         testbed.populate().await?;
-        say(&format!("measure: {}", TenantPart::Memory));
+        print_message(&format!("measure: {}", TenantPart::Memory));
         let populated = memory::of_restarts(testbed, plan).await?;
         measured.add(memory::figure(testbed, idle, populated));
     }
     for part in TenantPart::POPULATED.into_iter().filter(|&part| wanted(part)) {
         testbed.populate().await?;
-        say(&format!("measure: {part}"));
+        print_message(&format!("measure: {part}"));
         measured.add(populated_part(testbed, part, plan).await?);
     }
     if let Some(admission) = admission {
-        say(&format!("measure: {}, all Tenants", TenantPart::Admission));
+        print_message(&format!("measure: {}, all Tenants", TenantPart::Admission));
         measured.add(admission.with_all_tenants(testbed, plan).await?);
     }
     if wanted(TenantPart::Foreign) {
-        say(&format!("measure: {}", TenantPart::Foreign));
+        print_message(&format!("measure: {}", TenantPart::Foreign));
         let world = testbed.world();
         let program = world.binaries().tenant_broker();
         measured.add(foreign::measure(&program, world.folder(), plan).await?);

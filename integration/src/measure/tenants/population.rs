@@ -101,7 +101,7 @@ pub(super) fn direct() -> PlannedTenant {
     PlannedTenant::new(DIRECT, owned_by(&user(DIRECTOR), &["admin"]), 0)
 }
 
-/// All other tenants, for so many rounds of suspensions.
+/// All other tenants, for this number of rounds of suspensions.
 pub(super) fn plan(size: Size, suspensions: usize) -> Vec<PlannedTenant> {
     let admin = |person: &str| owned_by(&user(&email(person)), &["admin"]);
     let mut all = vec![

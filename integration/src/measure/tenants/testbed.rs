@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::measure::gateway::route::{Route, RouteName};
 use crate::measure::raw::RawApi;
 use crate::probe::{self, Probe};
-use crate::progress::say;
+use crate::progress::print_message;
 use crate::world::{World, WorldBuilder};
 
 /// Path of the gateway below the broker's URL.
@@ -125,13 +125,13 @@ impl TenantTestbed {
     async fn create_population(&self) -> Result<()> {
         let plan = plan(self.size, self.suspensions);
         let Size { tenants, namespaces, .. } = self.size;
-        say(&format!("measure: creating {tenants} tenants and {namespaces} namespaces"));
+        print_message(&format!("measure: creating {tenants} tenants and {namespaces} namespaces"));
         // One run of the broker for each tenant then finds all of its namespaces.
         self.world.broker().stop().await?;
         self.admin.create_all(plan.iter().map(PlannedTenant::object), CREATORS).await?;
         let namespaces = plan.iter().flat_map(PlannedTenant::namespace_objects);
         self.admin.create_all(namespaces, CREATORS).await?;
-        say("measure: waiting until the broker has carried them out");
+        print_message("measure: waiting until the broker has carried them out");
         self.world.broker().start().await?;
         self.until_carried_out(&plan).await
     }

@@ -16,7 +16,7 @@ const CONFIG_MAP: &str = "/configmaps/llama-stack-config";
 
 /// When the broker is killed.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum KillPoint {
     /// Before the API server sees the request, which it never does then.
     Before,
     /// After the API server has carried the request out.
@@ -24,14 +24,14 @@ enum Moment {
 }
 
 /// Adds a rule that kills the broker at this request of a person.
-fn kill_at(world: &World, moment: Moment, method: &'static Method, end: &'static str) {
+fn kill_at(world: &World, kill_point: KillPoint, method: &'static Method, end: &'static str) {
     let broker = world.broker().clone();
-    let kill = match moment {
-        Moment::Before => Fault::before(move |_| {
+    let kill = match kill_point {
+        KillPoint::Before => Fault::before(move |_| {
             broker.kill();
             std::future::pending()
         }),
-        Moment::After => Fault::after(move |_| {
+        KillPoint::After => Fault::after(move |_| {
             broker.kill();
             std::future::ready(())
         }),
@@ -65,30 +65,30 @@ async fn a_killed_broker_leaves_nothing_or_what_a_deletion_takes_away() {
     namespace_of(&world, NAMESPACE, "reg", "admin").await;
     ready_model(&admin, NAMESPACE, "good").await;
     let path = |operation: &str| format!("/lsd/{operation}?namespace={NAMESPACE}");
-    for (moment, end, expected) in [
-        (Moment::Before, DISTRIBUTIONS, (false, false)),
-        (Moment::After, DISTRIBUTIONS, (true, false)),
-        (Moment::After, CONFIG_MAPS, (true, true)),
+    for (kill_point, end, expected) in [
+        (KillPoint::Before, DISTRIBUTIONS, (false, false)),
+        (KillPoint::After, DISTRIBUTIONS, (true, false)),
+        (KillPoint::After, CONFIG_MAPS, (true, true)),
     ] {
-        kill_at(&world, moment, &Method::POST, end);
+        kill_at(&world, kill_point, &Method::POST, end);
         let body = json!({"models": [{"model_name": "good"}]});
         let install = client.request(Method::POST, &path("install")).bearer_auth(REG).json(&body);
-        assert!(install.send().await.is_err(), "{moment:?} {end}: the broker is killed");
-        assert_eq!(left(&world).await, expected, "{moment:?} {end}");
+        assert!(install.send().await.is_err(), "{kill_point:?} {end}: the broker is killed");
+        assert_eq!(left(&world).await, expected, "{kill_point:?} {end}");
         restart_and_delete_what_is_left(&world, &client).await;
     }
-    for (moment, method, end, is_left) in [
-        (Moment::Before, &Method::DELETE, DISTRIBUTION, true),
-        (Moment::After, &Method::DELETE, DISTRIBUTION, false),
-        (Moment::After, &Method::GET, CONFIG_MAP, false),
+    for (kill_point, method, end, is_left) in [
+        (KillPoint::Before, &Method::DELETE, DISTRIBUTION, true),
+        (KillPoint::After, &Method::DELETE, DISTRIBUTION, false),
+        (KillPoint::After, &Method::GET, CONFIG_MAP, false),
     ] {
         // A ConfigMap that the garbage collector did not take yet is replaced.
         client.install(NAMESPACE, REG, &["good"]).await.data();
-        kill_at(&world, moment, method, end);
+        kill_at(&world, kill_point, method, end);
         let body = json!({ "name": LSD });
         let delete = client.request(Method::DELETE, &path("delete")).bearer_auth(REG).json(&body);
-        assert!(delete.send().await.is_err(), "{moment:?} {end}: the broker is killed");
-        assert_eq!(left(&world).await.0, is_left, "{moment:?} {end}");
+        assert!(delete.send().await.is_err(), "{kill_point:?} {end}: the broker is killed");
+        assert_eq!(left(&world).await.0, is_left, "{kill_point:?} {end}");
         restart_and_delete_what_is_left(&world, &client).await;
     }
     client.install(NAMESPACE, REG, &["good"]).await.data();

@@ -7,7 +7,7 @@ use http::StatusCode;
 use integration::acceptance::tenants::Rng;
 use integration::http_client::http_client;
 use integration::kubectl::Kubectl;
-use integration::progress::say;
+use integration::progress::print_message;
 use integration::world::World;
 use serde_json::{Value, json};
 
@@ -181,7 +181,7 @@ async fn readable(world: &World, http: &reqwest::Client, token: &str) -> BTreeSe
 async fn the_candidates_way_equals_asking_for_every_namespace() {
     let random = || u64::from_str_radix(&integration::random::hex(8).unwrap(), 16).unwrap();
     let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(random);
-    say(&format!("namespaces with random bindings: {SEED}={seed}"));
+    print_message(&format!("namespaces with random bindings: {SEED}={seed}"));
     let mut rng = Rng::new(seed);
     let builder = World::builder().token_users(USERS).setting("model_services.enabled", true);
     let world = builder.start().await.unwrap();

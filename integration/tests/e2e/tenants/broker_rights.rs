@@ -18,7 +18,7 @@ use Workflow::{
 };
 
 const DEFINITIONS: &str = "apiextensions.k8s.io";
-const OURS: &str = "tenant-broker.io";
+const BROKER_GROUP: &str = "tenant-broker.io";
 const OF_CAPSULE: &str = "capsule.clastix.io";
 const LIMITS: &str = "limitrange/tenant-limits-0";
 const QUOTA: &str = "resourcequota/tenant-quota-0";
@@ -72,10 +72,10 @@ const NEEDED: [(&str, &str, &str, &str, Workflow); 26] = [
     ("get", RBAC, "clusterroles", DELETER, Create(DELETER)),
     ("get", DEFINITIONS, "customresourcedefinitions", "tenants.tenant-broker.io", Close),
     ("get", DEFINITIONS, "customresourcedefinitions", "tenants.capsule.clastix.io", NewTenant),
-    ("list", OURS, "tenants", "", Watch("Tenant")),
-    ("watch", OURS, "tenants", "", Watch("Tenant")),
-    ("get", OURS, "tenants", "", Join),
-    ("patch", OURS, "tenants/status", "", NewTenant),
+    ("list", BROKER_GROUP, "tenants", "", Watch("Tenant")),
+    ("watch", BROKER_GROUP, "tenants", "", Watch("Tenant")),
+    ("get", BROKER_GROUP, "tenants", "", Join),
+    ("patch", BROKER_GROUP, "tenants/status", "", NewTenant),
     ("list", OF_CAPSULE, "tenants", "", Watch("Tenant")),
     ("watch", OF_CAPSULE, "tenants", "", Watch("Tenant")),
     ("get", OF_CAPSULE, "tenants", "", Join),

@@ -20,12 +20,12 @@ const NAMESPACE: &str = "solar-production";
 const GROUP: &str = "projectcapsule.dev";
 
 /// A person with both ways to the cluster.
-struct Ways {
+struct BothRoutes {
     gateway: Kubectl,
     certificate: Kubectl,
 }
 
-impl Ways {
+impl BothRoutes {
     /// A person with an account, and a certificate of the same user name and this group.
     async fn of(world: &World, name: &str, group: &str) -> (Self, uuid::Uuid) {
         let person = through_the_gateway(world, name).await;
@@ -98,9 +98,9 @@ async fn reviews_answer_as_the_specification_says() {
     let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
-    let (alice, _) = Ways::of(&world, "alice", GROUP).await;
-    let (bob, id_of_bob) = Ways::of(&world, "bob", "solar-users").await;
-    let (joe, _) = Ways::of(&world, "joe", GROUP).await;
+    let (alice, _) = BothRoutes::of(&world, "alice", GROUP).await;
+    let (bob, id_of_bob) = BothRoutes::of(&world, "bob", "solar-users").await;
+    let (joe, _) = BothRoutes::of(&world, "joe", GROUP).await;
     let [email_of_alice, email_of_joe] = ["alice@example.com", "joe@example.com"];
 
     // "Assigning Ownership to Users"

@@ -12,10 +12,10 @@ use super::cluster::{
 use crate::install::install;
 
 /// kubectl without an effect in the cluster.
-const TRY: &[&str] = &["create", "--dry-run=server", "-o", "json", "-f", "-"];
+const DRY_RUN: &[&str] = &["create", "--dry-run=server", "-o", "json", "-f", "-"];
 const TENANT: &str = "tenant-broker.io/tenant";
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
-const TOO_MUCH: &str = "a new namespace has at most 64 labels and 64 annotations";
+const EXCESSIVE_METADATA: &str = "a new namespace has at most 64 labels and 64 annotations";
 const NO_TENANT: &str = "the namespace belongs to no tenant of yours: name it TENANT-NAME, or give \
                          it the label tenant-broker.io/tenant";
 
@@ -51,7 +51,7 @@ fn owning(tenant: &str) -> Value {
 /// Waits until the policies are in force for this owner, the mutating one included.
 async fn until_labelled(owner: &Kubectl, name: &str) {
     probe::until("the label of the tenant", RIGHTS_TIMEOUT, || async {
-        let tried = owner.run_with_input(TRY, namespace(name, &json!({})).to_string()).await?;
+        let tried = owner.run_with_input(DRY_RUN, namespace(name, &json!({})).to_string()).await?;
         let is_labelled = tried.stdout.contains(TENANT);
         Ok(if is_labelled { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
     })
@@ -61,7 +61,7 @@ async fn until_labelled(owner: &Kubectl, name: &str) {
 
 /// The labels that a namespace would have.
 async fn labels(person: &Kubectl, object: &Value) -> Value {
-    let made = send(person, TRY, object).await.success().unwrap();
+    let made = send(person, DRY_RUN, object).await.success().unwrap();
     let made: Value = serde_json::from_str(&made.stdout).unwrap();
     made["metadata"]["labels"].clone()
 }
@@ -127,7 +127,7 @@ async fn labels_are_filled_in(cluster: &TenantCluster) {
         (cluster.person("joe", Some("developers")), None),
         (cluster.admin.clone(), Some("--as=system:serviceaccount:robots:robot")),
     ] {
-        let command: Vec<&str> = TRY.iter().copied().chain(more).collect();
+        let command: Vec<&str> = DRY_RUN.iter().copied().chain(more).collect();
         probe::until("another owner", RIGHTS_TIMEOUT, || async {
             let object = namespace("solar-x", &json!({})).to_string();
             let tried = person.run_with_input(&command, object).await?;
@@ -182,9 +182,12 @@ fn refused() -> Vec<(Value, &'static str)> {
         (with("annotations", keys), "and tenant-broker.io/*"),
         // Two policies refuse it; the API server names one.
         (namespace("tenant-mine", &json!({})), "tenant-guard-"),
-        (of_solar(many(65)), TOO_MUCH),
-        (with("annotations", many(65)), TOO_MUCH),
-        (with("annotations", json!({"example.com/long": "x".repeat(64 * 1024)})), TOO_MUCH),
+        (of_solar(many(65)), EXCESSIVE_METADATA),
+        (with("annotations", many(65)), EXCESSIVE_METADATA),
+        (
+            with("annotations", json!({"example.com/long": "x".repeat(64 * 1024)})),
+            EXCESSIVE_METADATA,
+        ),
     ]
 }
 
@@ -195,19 +198,19 @@ fn many(count: usize) -> Value {
 
 async fn what_an_owner_may_not_write_is_refused(alice: &Kubectl) {
     for (object, text) in refused() {
-        is_refused(&send(alice, TRY, &object).await, &object.to_string(), text);
+        is_refused(&send(alice, DRY_RUN, &object).await, &object.to_string(), text);
     }
     for annotation in ["example.com/owner", "kubectl.kubernetes.io/last-applied-configuration"] {
         let mut object = namespace("solar-x", &json!({}));
         object["metadata"]["annotations"] = json!({annotation: "{}"});
-        send(alice, TRY, &object).await.success().unwrap();
+        send(alice, DRY_RUN, &object).await.success().unwrap();
     }
     // Labels are filled in: three by the policy, and one by the API server.
     let mut much = namespace("solar-x", &many(60));
     much["metadata"]["annotations"] = many(64);
-    send(alice, TRY, &much).await.success().unwrap();
+    send(alice, DRY_RUN, &much).await.success().unwrap();
     // The name of a tenant of theirs that is protected otherwise.
-    send(alice, TRY, &namespace("cert-other", &json!({}))).await.success().unwrap();
+    send(alice, DRY_RUN, &namespace("cert-other", &json!({}))).await.success().unwrap();
 }
 
 async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
@@ -216,10 +219,10 @@ async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
     let bob = cluster.person("bob", Some("developers"));
     until_allowed(&bob, &json!({"verb": "create", "resource": "namespaces"})).await;
     for object in [&plain, &solar] {
-        is_refused(&send(&bob, TRY, object).await, "a person without a tenant", NO_TENANT);
+        is_refused(&send(&bob, DRY_RUN, object).await, "a person without a tenant", NO_TENANT);
     }
     let mallory = cluster.person("mallory", None);
-    is_refused(&send(&mallory, TRY, &solar).await, "a stranger", "cannot create resource");
+    is_refused(&send(&mallory, DRY_RUN, &solar).await, "a stranger", "cannot create resource");
 
     // A program with the name of an owner's in another namespace, and one of a tenant's namespace.
     let namesake =
@@ -230,7 +233,7 @@ async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
         ("--as=system:serviceaccount:others:robot", NO_TENANT),
         ("--as=system:serviceaccount:solar-x:default", "cannot create resource"),
     ] {
-        let command: Vec<&str> = TRY.iter().copied().chain([account]).collect();
+        let command: Vec<&str> = DRY_RUN.iter().copied().chain([account]).collect();
         probe::until("the refusal of a program", RIGHTS_TIMEOUT, || async {
             let tried = cluster.admin.run_with_input(&command, solar.to_string()).await?;
             assert!(!tried.status.success(), "{account}: {tried:?}");
@@ -256,7 +259,7 @@ async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
             "labels tenant-broker.io/*",
         ),
     ] {
-        is_refused(&send(&mary, TRY, &object).await, &object.to_string(), text);
+        is_refused(&send(&mary, DRY_RUN, &object).await, &object.to_string(), text);
     }
 
     // An administrator owns every tenant by the verb `*`, and so none in particular.
@@ -267,7 +270,7 @@ async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
     assert_eq!(labels(&olga, &solar).await.get(TENANT), None);
     let given = namespace("solar-x", &json!({TENANT: "solar"}));
     assert_eq!(labels(&olga, &given).await[TENANT], "solar");
-    send(&olga, TRY, &namespace("tenant-mine", &json!({}))).await.success().unwrap();
+    send(&olga, DRY_RUN, &namespace("tenant-mine", &json!({}))).await.success().unwrap();
 }
 
 async fn the_objects_are_verified_and_removed(cluster: &TenantCluster) {
@@ -299,7 +302,7 @@ async fn the_objects_are_verified_and_removed(cluster: &TenantCluster) {
     // As on an API server without mutating policies: the labels have to be in the file.
     let alice = cluster.person("alice", Some("developers"));
     probe::until("no labels", RIGHTS_TIMEOUT, || async {
-        let tried = send(&alice, TRY, &namespace("solar-x", &json!({}))).await;
+        let tried = send(&alice, DRY_RUN, &namespace("solar-x", &json!({}))).await;
         let is_refused = tried.stderr.contains(NO_TENANT);
         Ok(if is_refused { Probe::Ready(()) } else { Probe::NotYet(tried.stdout) })
     })
@@ -307,9 +310,9 @@ async fn the_objects_are_verified_and_removed(cluster: &TenantCluster) {
     .unwrap();
     let without_level = namespace("solar-x", &json!({TENANT: "solar"}));
     let text = "enforce=baseline or restricted";
-    is_refused(&send(&alice, TRY, &without_level).await, "a namespace without a level", text);
+    is_refused(&send(&alice, DRY_RUN, &without_level).await, "a namespace without a level", text);
     let whole = namespace("solar-x", &json!({TENANT: "solar", LEVEL: "baseline"}));
-    send(&alice, TRY, &whole).await.success().unwrap();
+    send(&alice, DRY_RUN, &whole).await.success().unwrap();
 
     install(world, &["--apply"]).await.success().unwrap();
     the_right_to_read_the_policy_is_needed(cluster).await;

@@ -11,7 +11,7 @@ use super::cluster::{account, group, role_binding, user};
 use crate::gateway::GATEWAY;
 
 /// A text of the requests of this test, by which the API server's audit log is searched.
-const MARK: &str = "attack-7f3a";
+const AUDIT_MARKER: &str = "attack-7f3a";
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
 /// A request, with its JSON body and content type.
@@ -53,7 +53,7 @@ fn namespace(name: &str, metadata: &Value) -> Value {
 
 async fn send(api: &Api, attempt: &Attempt) -> (StatusCode, String) {
     let join = if attempt.path.contains('?') { '&' } else { '?' };
-    let path = format!("{GATEWAY}/{}{join}fieldManager={MARK}", attempt.path);
+    let path = format!("{GATEWAY}/{}{join}fieldManager={AUDIT_MARKER}", attempt.path);
     let mut request = api.request(attempt.method.clone(), &path).unwrap();
     if let Some((kind, body)) = &attempt.body {
         request = request.header("content-type", *kind).body(body.to_string());
@@ -250,14 +250,14 @@ pub(super) async fn are_refused(world: &World, people: &[(&str, Api)]) {
     }
     assert_eq!(state(world).await, before);
     // The broker's identity did none of it. It lists namespaces by the tenants of the caller.
-    let events = world.cluster().audit_events(MARK).unwrap();
+    let events = world.cluster().audit_events(AUDIT_MARKER).unwrap();
     assert!(!events.is_empty());
     let of_broker = events.iter().find(|event| event["user"]["username"] == "tenant-broker");
     assert_eq!(of_broker, None, "a request of a person had the broker's identity");
 }
 
 async fn an_upgrade_is_not_the_brokers(api: &Api) {
-    let path = format!("{GATEWAY}/api/v1/namespaces?watch=true&fieldManager={MARK}");
+    let path = format!("{GATEWAY}/api/v1/namespaces?watch=true&fieldManager={AUDIT_MARKER}");
     let mut headers = HeaderMap::new();
     for (name, value) in [
         ("connection", "upgrade"),

@@ -56,11 +56,11 @@ struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     current: Option<String>,
     #[serde(default)]
-    profiles: BTreeMap<String, Entry>,
+    profiles: BTreeMap<String, ProfileEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct ProfileEntry {
     broker: BrokerUrl,
     #[serde(flatten)]
     profile: Profile,
@@ -111,7 +111,7 @@ impl Profiles {
                     .hint("update kubectl-tenant, or delete the file"))
             }
             Err(Unusable::Damaged) => {
-                messages.say(private_file::quarantine(&path));
+                messages.print_message(private_file::quarantine(&path));
                 Ok(Self::default())
             }
         }
@@ -145,7 +145,7 @@ impl Profiles {
         let known: BTreeMap<AccountKey, Profile> = file
             .profiles
             .into_iter()
-            .map(|(name, Entry { broker, profile })| {
+            .map(|(name, ProfileEntry { broker, profile })| {
                 let account = if name == broker.as_str() {
                     AccountKey::unnamed(broker)
                 } else {
@@ -170,7 +170,8 @@ impl Profiles {
                 .known
                 .iter()
                 .map(|(account, profile)| {
-                    let entry = Entry { broker: account.broker.clone(), profile: profile.clone() };
+                    let entry =
+                        ProfileEntry { broker: account.broker.clone(), profile: profile.clone() };
                     (account.name().to_owned(), entry)
                 })
                 .collect(),

@@ -25,8 +25,10 @@ pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
                 report(&translation, world);
                 output.push(render::render(&translation.object)?);
             }
-            Ok(None) => world
-                .say(format!("{place} is left out: it is no Tenant of {}", translate::API_GROUP)),
+            Ok(None) => world.print_message(format!(
+                "{place} is left out: it is no Tenant of {}",
+                translate::API_GROUP
+            )),
             Err(why) => return Err(in_file(Error::other(format!("{place}: {why}")))),
         }
     }
@@ -35,11 +37,13 @@ pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
     }
     let count = output.len();
     if options.dry_run {
-        world.say(format!("Tenants that can be translated: {count}; nothing was printed."));
+        world.print_message(format!(
+            "Tenants that can be translated: {count}; nothing was printed."
+        ));
         return Ok(());
     }
     world.print(&output.join("---\n"))?;
-    world.say(format!("Tenants translated: {count}; apply them: kubectl apply -f -"));
+    world.print_message(format!("Tenants translated: {count}; apply them: kubectl apply -f -"));
     Ok(())
 }
 
@@ -47,24 +51,24 @@ pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
 fn report(translation: &Translation, world: &World) {
     let Translation { name, kept, left_out, renamed_role, is_cordoned, .. } = translation;
     if !kept.is_empty() {
-        world.say(format!("{name}: kept, but not carried out: {}", kept.join(", ")));
+        world.print_message(format!("{name}: kept, but not carried out: {}", kept.join(", ")));
     }
     if !left_out.is_empty() {
-        world.say(format!(
+        world.print_message(format!(
             "{name}: left out, because {} does not have it: {}",
             translate::NEW_API_VERSION,
             left_out.join(", ")
         ));
     }
     if *renamed_role {
-        world.say(format!(
+        world.print_message(format!(
             "{name}: ClusterRole {} became {}",
             translate::CAPSULE_DELETER_ROLE,
             tenant_shared::NAMESPACE_DELETER_ROLE
         ));
     }
     if *is_cordoned {
-        world.say(format!(
+        world.print_message(format!(
             "{name}: it is cordoned; an administrator suspends a tenant: kubectl tenant tenants \
              suspend {name}"
         ));

@@ -6,7 +6,7 @@ use serde_norway::Value;
 use super::fields::is_empty;
 
 /// Groups of fields of which nothing is carried out.
-const KEPT: [&str; 2] = ["networkPolicies", "containerRegistries"];
+const UNSUPPORTED: [&str; 2] = ["networkPolicies", "containerRegistries"];
 /// Domains whose labels and annotations the broker does not set on namespaces, because they steer
 /// the cluster. Keys of their subdomains do so too, except for [`DESCRIPTIVE_DOMAIN`].
 const RESERVED_DOMAINS: [&str; 3] = ["tenant-broker.io", "kubernetes.io", "k8s.io"];
@@ -15,7 +15,7 @@ const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 
 /// Paths of the fields of a `spec` that are kept and not carried out.
 pub(super) fn fields(spec: &Value) -> Vec<String> {
-    let mut paths: Vec<String> = KEPT
+    let mut paths: Vec<String> = UNSUPPORTED
         .into_iter()
         .filter(|name| spec.get(name).is_some_and(|value| !is_empty(value)))
         .map(|name| format!("spec.{name}"))

@@ -101,7 +101,7 @@ impl Explanation {
         if !self.reason.is_empty() {
             text.extend(["The API server says: ", &output::sanitize(&self.reason), "\n"]);
         }
-        text += &if self.allowed { self.why_allowed() } else { self.what_helps() };
+        text += &if self.allowed { self.why_allowed() } else { self.hint() };
         text
     }
 
@@ -140,7 +140,7 @@ impl Explanation {
         text
     }
 
-    fn what_helps(&self) -> String {
+    fn hint(&self) -> String {
         let tenant = output::sanitize(&self.tenant);
         let roles = if self.roles.is_empty() {
             format!("Tenant {tenant} gives you no role.\n")

@@ -76,7 +76,7 @@ pub(in crate::tenants) fn apply(
         }
         several => {
             for (name, error) in several {
-                world.say(format!("error: tenant {name}: {}", error.message));
+                world.print_message(format!("error: tenant {name}: {}", error.message));
             }
             let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
             Err(Error::refused(format!("Tenants that were not applied: {}", names.join(", "))))

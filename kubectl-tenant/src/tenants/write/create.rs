@@ -58,7 +58,7 @@ fn requests(options: &CreateTenant, world: &World) -> Result<Vec<CreateTenantReq
 /// Warns of metadata in a file that the broker does not write.
 pub(super) fn warn_of_metadata(manifest: &manifest::Manifest, world: &World) {
     if !manifest.not_written.is_empty() {
-        world.say(format!(
+        world.print_message(format!(
             "warning: {}: the broker writes spec only; use kubectl for {}",
             manifest.name,
             manifest.not_written.join(", ")

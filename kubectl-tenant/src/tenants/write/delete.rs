@@ -40,7 +40,7 @@ pub(in crate::tenants) fn delete(
         return show(&expected, options, world);
     }
     if !options.yes && !confirm(&expected, world) {
-        world.say("Nothing was deleted.");
+        world.print_message("Nothing was deleted.");
         return Ok(());
     }
     wanted.dry_run = false;
@@ -48,10 +48,12 @@ pub(in crate::tenants) fn delete(
     let deleted = runtime::block_on(broker.delete_tenant(name, &wanted))??;
     show(&deleted, options, world)?;
     if deleted.is_terminating {
-        world.say("the Tenant still exists, because finalizers of others hold it");
+        world.print_message("the Tenant still exists, because finalizers of others hold it");
     }
     for namespace in &deleted.kept_namespaces {
-        world.say(format!("namespace {namespace} stays; nobody has rights of the tenant in it"));
+        world.print_message(format!(
+            "namespace {namespace} stays; nobody has rights of the tenant in it"
+        ));
     }
     Ok(())
 }

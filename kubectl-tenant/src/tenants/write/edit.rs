@@ -47,7 +47,7 @@ pub(in crate::tenants) fn edit(
             Ok(())
         }
         Ok(EditOutcome::Cancelled) => {
-            world.say("Edit cancelled, no changes made.");
+            world.print_message("Edit cancelled, no changes made.");
             Ok(())
         }
         Err(error) => {

@@ -36,7 +36,7 @@ pub(super) struct Manifest {
 
 /// A Tenant as kubectl reads it.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedTenant<'a> {
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
     kind: &'static str,
@@ -122,8 +122,8 @@ pub(super) fn print_json(name: &str, spec: &Value) -> Result<String, Error> {
     output::json(&printed(name, spec))
 }
 
-fn printed<'a>(name: &'a str, spec: &'a Value) -> Printed<'a> {
-    Printed { api_version: API_VERSION, kind: "Tenant", metadata: Metadata { name }, spec }
+fn printed<'a>(name: &'a str, spec: &'a Value) -> PrintedTenant<'a> {
+    PrintedTenant { api_version: API_VERSION, kind: "Tenant", metadata: Metadata { name }, spec }
 }
 
 #[cfg(test)]

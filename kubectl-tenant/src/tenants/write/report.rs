@@ -20,10 +20,10 @@ pub(super) fn details(write: &TenantWrite, world: &World) {
     let name = &write.tenant.name;
     if write.result == TenantWriteResult::Configured {
         for change in &write.changes {
-            world.say(format!("{name}: {change}"));
+            world.print_message(format!("{name}: {change}"));
         }
     }
     for condition in &write.conditions {
-        world.say(format!("warning: {name}: {}: {}", condition.kind, condition.message));
+        world.print_message(format!("warning: {name}: {}: {}", condition.kind, condition.message));
     }
 }

@@ -58,7 +58,7 @@ impl Trail {
         verify_database(&self.storage.db, &self.known, expected, |_| {}).await.unwrap()
     }
 
-    async fn fault(&self) -> Fault {
+    async fn fault(&self) -> VerificationFault {
         self.verify(None).await.fault.expect("a fault")
     }
 
@@ -280,12 +280,12 @@ async fn truncation_is_detected_with_a_kept_head(on: On) {
         .await;
     trail.intact(5).await;
     let fault = trail.verify(Some(kept)).await.fault;
-    assert_eq!(fault, Some(Fault::Missing { first: 6, last: 10 }));
+    assert_eq!(fault, Some(VerificationFault::Missing { first: 6, last: 10 }));
     // The broker continues from there; the kept head is still not in the trail.
     trail.write(7).await;
     trail.sealer.seal_all().await.unwrap();
     let fault = trail.verify(Some(kept)).await.fault;
-    assert_eq!(fault, Some(Fault::OtherHistory { sequence: 10 }));
+    assert_eq!(fault, Some(VerificationFault::OtherHistory { sequence: 10 }));
 }
 
 const DAY: i64 = 24 * 3600 * 1000;
@@ -310,7 +310,7 @@ async fn the_trail_verifies_after_pruning_but_not_after_a_forged_prune(on: On) {
     assert_eq!((report.intact, report.rows), (true, 10), "{report}");
     let old = Head { sequence: 5, hash: kept.hash };
     let fault = trail.verify(Some(old)).await.fault;
-    assert_eq!(fault, Some(Fault::TooOld { sequence: 5, begins: 9 }));
+    assert_eq!(fault, Some(VerificationFault::TooOld { sequence: 5, begins: 9 }));
     // An export starts with the anchor, whatever `after` is.
     let text = trail.exported(4).await;
     assert!(text.starts_with(r#"{"type":"anchor","sequence":9,"#), "{text}");
@@ -320,9 +320,12 @@ async fn the_trail_verifies_after_pruning_but_not_after_a_forged_prune(on: On) {
     // An attacker deletes more rows.
     trail.execute("DELETE FROM audit_logs WHERE sequence <= 12").await;
     trail.execute("DELETE FROM audit_checkpoints WHERE sequence <= 12").await;
-    assert_eq!(trail.fault().await, Fault::Missing { first: 10, last: 12 });
+    assert_eq!(trail.fault().await, VerificationFault::Missing { first: 10, last: 12 });
     trail.execute("UPDATE audit_chain SET anchor_sequence = 12").await;
-    assert!(matches!(trail.fault().await, Fault::Unproven { what: "anchor", sequence: 12, .. }));
+    assert!(matches!(
+        trail.fault().await,
+        VerificationFault::Unproven { what: "anchor", sequence: 12, .. }
+    ));
 }
 
 async fn rows_are_not_pruned_without_a_valid_checkpoint_signature(on: On) {
@@ -355,7 +358,7 @@ async fn a_long_trail_is_verified_and_exported_in_pages() {
     let part = export::export_page(&trail.storage.db, 500, 500).await.unwrap().unwrap();
     let part = part.to_json_lines().unwrap();
     let report = verify_text(&part, &trail.known, Start::Whole, None);
-    assert_eq!(report.fault, Some(Fault::Missing { first: 1, last: 500 }));
+    assert_eq!(report.fault, Some(VerificationFault::Missing { first: 1, last: 500 }));
     let report = verify_text(&part, &trail.known, Start::After(500), None);
     assert_eq!((report.intact, report.after, report.rows), (true, 500, 500), "{report}");
 }

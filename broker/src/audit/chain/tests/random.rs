@@ -6,7 +6,7 @@ use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::{super::*, verify_text};
 use crate::{
-    audit::Row,
+    audit::TrailRow,
     base::signing::{PrivateKey, PublicKeys},
 };
 
@@ -18,11 +18,11 @@ fn some_id() -> impl Strategy<Value = Option<uuid::Uuid>> {
     proptest::option::of(any::<u128>().prop_map(uuid::Uuid::from_u128))
 }
 
-fn row() -> impl Strategy<Value = Row> {
+fn row() -> impl Strategy<Value = TrailRow> {
     let ids = (some_id(), some_id(), some_id(), some_id(), some_id());
     let texts = (some_text(), some_text(), some_text(), some_text(), "\\PC{0,9}", "\\PC{0,9}");
     (any::<u128>(), 0..4_000_000_000_000i64, ids, texts).prop_map(|(id, created_at, ids, texts)| {
-        Row {
+        TrailRow {
             id: uuid::Uuid::from_u128(id),
             created_at,
             user_id: ids.0,
@@ -41,7 +41,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 /// A chain of at least two batches, sealed with this key as the sealer does.
-fn chain(key: &PrivateKey, batches: &[Vec<Row>]) -> Vec<Line> {
+fn chain(key: &PrivateKey, batches: &[Vec<TrailRow>]) -> Vec<Line> {
     let (mut lines, mut sequence, mut hash) = (Vec::new(), 0, Hash::GENESIS);
     lines.push(Line::Start { sequence, hash });
     for batch in batches {
@@ -62,7 +62,7 @@ fn text(lines: &[Line]) -> String {
     lines.iter().map(|line| line.to_json().unwrap() + "\n").collect()
 }
 
-fn batches() -> impl Strategy<Value = Vec<Vec<Row>>> {
+fn batches() -> impl Strategy<Value = Vec<Vec<TrailRow>>> {
     proptest::collection::vec(proptest::collection::vec(row(), 1..5), 2..5)
 }
 
@@ -101,7 +101,7 @@ fn sealed(line: &mut Line) -> &mut SealedRow {
 }
 
 /// Changes the column with this number.
-fn change(row: &mut Row, column: usize) {
+fn change(row: &mut TrailRow, column: usize) {
     let text = |text: &mut Option<String>| *text = Some(text.take().unwrap_or_default() + "x");
     let id = |id: &mut Option<uuid::Uuid>| {
         *id = Some(uuid::Uuid::from_u128(id.map_or(1, |id| id.as_u128() ^ 1)));
@@ -141,7 +141,7 @@ proptest! {
         prop_assert!(keys.report(&lines, Some(report.head)).intact);
         let unknown_keys = PublicKeys::from_private(&[PrivateKey::generate()]);
         let report = verify_text(&text(&lines), &unknown_keys, Start::Whole, None);
-        let unknown = matches!(report.fault, Some(Fault::UnknownKey { .. }));
+        let unknown = matches!(report.fault, Some(VerificationFault::UnknownKey { .. }));
         prop_assert!(unknown, "{report}");
     }
 
@@ -157,7 +157,7 @@ proptest! {
         prop_assume!(sealed(&mut lines[index]).row != before);
         let wanted = sealed(&mut lines[index]).sequence;
         let fault = keys.report(&lines, None).fault;
-        let found = matches!(fault, Some(Fault::Changed { sequence, .. }) if sequence == wanted);
+        let found = matches!(fault, Some(VerificationFault::Changed { sequence, .. }) if sequence == wanted);
         prop_assert!(found, "{fault:?}");
     }
 
@@ -248,7 +248,7 @@ proptest! {
             }
         }
         let fault = keys.report(&forged, None).fault;
-        let found = matches!(fault, Some(Fault::Rewritten { .. }));
+        let found = matches!(fault, Some(VerificationFault::Rewritten { .. }));
         prop_assert!(found, "{fault:?}");
         let first = batches[..from].iter().map(Vec::len).sum::<usize>() + 1;
         let first = i64::try_from(first).unwrap();

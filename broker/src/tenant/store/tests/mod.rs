@@ -38,7 +38,7 @@ on_both_engines!(
     an_orphan_is_released_once,
 );
 
-const OURS: ApiGroup = ApiGroup::TenantBroker;
+const BROKER_GROUP: ApiGroup = ApiGroup::TenantBroker;
 
 fn name(text: &str) -> TenantName {
     text.parse().unwrap()
@@ -50,7 +50,7 @@ fn tenants(storage: &Storage) -> Tenants {
 
 /// The row of a new object, whose name is free.
 async fn open(tenants: &Tenants, text: &str) -> TenantRow {
-    match tenants.observe(&name(text), OURS, &format!("uid-{text}")).await.unwrap() {
+    match tenants.observe(&name(text), BROKER_GROUP, &format!("uid-{text}")).await.unwrap() {
         Observed::Current(row) => row,
         other => panic!("{other:?}"),
     }
@@ -93,7 +93,7 @@ async fn a_new_object_gets_a_row_and_keeps_it(on: On) {
     let expected = TenantRow {
         id: row.id,
         name: solar.clone(),
-        group: OURS,
+        group: BROKER_GROUP,
         object_uid: "uid-solar".to_owned(),
         status: TenantStatus::Active,
         status_changed_at: now,
@@ -102,7 +102,7 @@ async fn a_new_object_gets_a_row_and_keeps_it(on: On) {
     assert_eq!(row, expected);
     assert_eq!(row.lease_name(), format!("tenant/{}", row.id));
     storage.clock.advance(5);
-    let again = tenants.observe(&solar, OURS, "uid-solar").await.unwrap();
+    let again = tenants.observe(&solar, BROKER_GROUP, "uid-solar").await.unwrap();
     assert_eq!(again, Observed::Current(row.clone()));
     assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(row.clone()));
     assert_eq!(tenants.by_id(row.id).await.unwrap(), Some(row));
@@ -131,7 +131,8 @@ async fn an_object_made_again_gets_a_row_of_its_own(on: On) {
     let (solar, old) = (name("solar"), open(&tenants, "solar").await);
     assert_eq!(claim(&tenants, old.id, "solar-a", 5).await, Claim::Created);
     storage.clock.advance(5);
-    let Observed::Recreated(new) = tenants.observe(&solar, OURS, "uid-2").await.unwrap() else {
+    let Observed::Recreated(new) = tenants.observe(&solar, BROKER_GROUP, "uid-2").await.unwrap()
+    else {
         panic!("the object has another uid")
     };
     assert_ne!(new.id, old.id);
@@ -149,13 +150,14 @@ async fn an_object_made_again_gets_a_row_of_its_own(on: On) {
     assert_eq!(claim(&tenants, new.id, "solar-a", 5).await, Claim::OtherTenant);
 
     // A cache that lags has the old object.
-    let observed = tenants.observe(&solar, OURS, "uid-solar").await.unwrap();
+    let observed = tenants.observe(&solar, BROKER_GROUP, "uid-solar").await.unwrap();
     assert_eq!(observed, Observed::NameTaken(new.clone()));
-    let observed = tenants.observe(&solar, OURS, "uid-2").await.unwrap();
+    let observed = tenants.observe(&solar, BROKER_GROUP, "uid-2").await.unwrap();
     assert_eq!(observed, Observed::Current(new.clone()));
     // A restore of the cluster brings the old object back.
     tenants.close(new.id).await.unwrap();
-    let Observed::Current(back) = tenants.observe(&solar, OURS, "uid-solar").await.unwrap() else {
+    let Observed::Current(back) = tenants.observe(&solar, BROKER_GROUP, "uid-solar").await.unwrap()
+    else {
         panic!("the name is free")
     };
     assert!(![old.id, new.id].contains(&back.id), "a closed row stays closed");
@@ -213,7 +215,7 @@ async fn a_suspension_outlives_the_object(on: On) {
         }
     };
     for status in statuses {
-        let row = observe(OURS).await;
+        let row = observe(BROKER_GROUP).await;
         assert_eq!(row.status, TenantStatus::Active, "{status:?}");
         if status != TenantStatus::Active {
             assert!(tenants.advance(row.id, row.status, status).await.unwrap());
@@ -221,10 +223,10 @@ async fn a_suspension_outlives_the_object(on: On) {
         let is_suspended = status != TenantStatus::Active;
         let expected = if is_suspended { TenantStatus::Suspended } else { TenantStatus::Active };
         // Replaced by another object of the group, then deleted and made again in each group.
-        let replacing = observe(OURS).await;
+        let replacing = observe(BROKER_GROUP).await;
         assert_eq!(replacing.status, expected, "{status:?}");
         let mut last = replacing.id;
-        for group in [ApiGroup::Capsule, OURS] {
+        for group in [ApiGroup::Capsule, BROKER_GROUP] {
             storage.clock.advance(5);
             tenants.close(last).await.unwrap();
             let closed = tenants.by_id(last).await.unwrap().unwrap();
@@ -602,7 +604,7 @@ async fn unknown_values_are_left_alone(on: On) {
         for error in [
             tenants.by_name(&row.name).await.unwrap_err(),
             tenants.by_id(row.id).await.unwrap_err(),
-            tenants.observe(&row.name, OURS, "uid-2").await.unwrap_err(),
+            tenants.observe(&row.name, BROKER_GROUP, "uid-2").await.unwrap_err(),
         ] {
             assert!(error.to_string().contains(value), "{error}");
         }
@@ -650,7 +652,8 @@ async fn an_orphan_is_released_once(on: On) {
         orphaned_at: storage.clock.now_ms(),
     };
     assert_eq!(tenants.orphans().await.unwrap(), std::slice::from_ref(&orphan));
-    let Observed::Current(again) = tenants.observe(&solar.name, OURS, "uid-2").await.unwrap()
+    let Observed::Current(again) =
+        tenants.observe(&solar.name, BROKER_GROUP, "uid-2").await.unwrap()
     else {
         panic!("the name is free")
     };

@@ -34,7 +34,7 @@ fn status() -> impl Strategy<Value = NamespaceStatus> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    let group = prop_oneof![4 => Just(OURS), 1 => Just(ApiGroup::Capsule)];
+    let group = prop_oneof![4 => Just(BROKER_GROUP), 1 => Just(ApiGroup::Capsule)];
     prop_oneof![
         4 => (0..NAMES, group, 0..OBJECTS)
             .prop_map(|(name, group, object)| Call::Observe { name, group, object }),

@@ -146,7 +146,7 @@ async fn the_namespace_of_a_closed_tenant_is_adopted(on: On) {
 }
 
 async fn open_again(tenants: &Tenants) -> TenantRow {
-    match tenants.observe(&name("solar"), OURS, "uid-2").await.unwrap() {
+    match tenants.observe(&name("solar"), BROKER_GROUP, "uid-2").await.unwrap() {
         Observed::Current(row) => row,
         other => panic!("{other:?}"),
     }
@@ -225,7 +225,7 @@ async fn a_move_that_has_begun_is_not_replaced(on: On) {
     let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
     assert_eq!(tenants.receive_namespace(&begun, None, moved()).await.unwrap(), Ok(()));
     let back = announcement(&storage, Some(lunar.id), solar.id);
-    // The namespace is not settled until its new tenant has seen it.
+    // The namespace has not converged until its new tenant has seen it.
     assert_eq!(tenants.announce_move(back).await.unwrap(), Err(MoveRefusal::OtherHolder));
     // It does not end by time, only with its tenant.
     storage.clock.advance(1_000_000);

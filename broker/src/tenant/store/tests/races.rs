@@ -81,7 +81,7 @@ async fn concurrent_observations_of_a_new_object_close_the_old_row_once(on: On) 
     let old = open(&replicas[0], "solar").await;
     let observed = run_concurrently((0..16).map(|n| {
         let tenants = replicas[n % 2].clone();
-        async move { tenants.observe(&name("solar"), OURS, "uid-2").await.unwrap() }
+        async move { tenants.observe(&name("solar"), BROKER_GROUP, "uid-2").await.unwrap() }
     }))
     .await;
     let current = replicas[1].by_name(&old.name).await.unwrap().unwrap();

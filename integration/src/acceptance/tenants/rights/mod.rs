@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::fixture::{Credential, Fixture, RECONCILE_TIMEOUT, SignedIn};
 use super::rng::Rng;
 use crate::probe::{self, Probe};
-use crate::progress::say;
+use crate::progress::print_message;
 use change::{Change, ROBOT, random_change, random_model};
 use model::{Identity, Model};
 use prober::{Bound, Bounds, Prober};
@@ -88,7 +88,7 @@ pub async fn check_rights(
             Box::pin(run.resume_all()).await.context("resume everything")?;
         }
         let count = prober.end().await?;
-        say(&format!("  rights: {changes} changes, and {count} requests during them"));
+        print_message(&format!("  rights: {changes} changes, and {count} requests during them"));
         anyhow::Ok(())
     };
     run.await.with_context(|| format!("rights with the seed {seed}"))
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
         });
         let members: Vec<_> = members.map(|(key, _)| key.clone()).collect();
         let change = random_change(&mut self.rng, &mut self.model, number, &members);
-        say(&format!("  change {number}: {change:?}"));
+        print_message(&format!("  change {number}: {change:?}"));
         self.transition(&before);
         self.carry_out(&change).await.with_context(|| format!("{change:?}"))?;
         self.settle().await.with_context(|| format!("{change:?} of {before:#?}"))

@@ -47,6 +47,6 @@ fn memory(world: &World) -> PeakMemory {
 /// Checks that the broker did not buffer the data.
 fn is_flat(memory: &PeakMemory, what: &str) {
     let grown = memory.grown_mib().unwrap();
-    integration::progress::say(&format!("{what}: the broker needed {grown:.1} MiB more"));
+    integration::progress::print_message(&format!("{what}: the broker needed {grown:.1} MiB more"));
     assert!(grown < MAX_GROWTH_MIB, "{what}: {grown:.1} MiB more");
 }

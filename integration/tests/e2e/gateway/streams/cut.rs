@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
-use integration::progress::say;
+use integration::progress::print_message;
 use integration::streams::{OpenStreams, StreamEnds, make_pod};
 use integration::world::World;
 use tenant_shared::{SessionList, SuspendRequest};
@@ -72,7 +72,7 @@ impl ReplicaStreams {
                 let away = after.max(answered.saturating_duration_since(end)).as_millis();
                 write!(line, " {stream} {sign}{away} ms").unwrap();
             }
-            say(&format!(
+            print_message(&format!(
                 "{line} (the answer came {} ms after the request)",
                 (answered - asked).as_millis()
             ));

@@ -8,7 +8,7 @@ use integration::kubectl::{self, Kubectl};
 use integration::machine;
 use integration::node::{COUNT_PORT, ECHO_PORT, Node};
 use integration::process::Finished;
-use integration::progress::say;
+use integration::progress::print_message;
 use integration::streams::{forward, make_pod};
 use integration::world::World;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -55,7 +55,7 @@ async fn see_the_same(programs: &[PathBuf]) {
                 ways.push(everything(&kubectl, is_direct, node, person.home()).await);
             }
             assert_eq!(ways[0], ways[1], "{what}");
-            say(&format!("{what}: the same both ways"));
+            print_message(&format!("{what}: the same both ways"));
         }
     }
     // The streams really went through the gateway, because it counted their bytes.

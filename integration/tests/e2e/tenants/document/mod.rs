@@ -30,7 +30,7 @@ const ROLES: &str = "admin,edit,view,tenant-namespace-deleter,tenant-resources,\
 const GROUPS: &str = "projectcapsule.dev,solar-users";
 
 /// Bill, who is an administrator of the cluster, and the people whom he gives a tenant.
-struct Story {
+struct DocumentWorld {
     world: World,
     bill: Kubectl,
     people: People,
@@ -58,7 +58,7 @@ async fn the_examples_of_the_document_work_directly_and_through_the_gateway() {
     world.broker().start().await.unwrap();
 
     let people = People::with_certificates(&world);
-    let mut story = Story { world, bill, people };
+    let mut story = DocumentWorld { world, bill, people };
     story.take_place().await;
     story.delete_the_tenant().await;
     story.people = People::of_provider(&story.world, &provider).await;
@@ -80,7 +80,7 @@ async fn until_forbidden(kubectl: &Kubectl, args: &[&str]) {
     super::cluster::until_refused(kubectl, args, "orbidden").await;
 }
 
-impl Story {
+impl DocumentWorld {
     async fn take_place(&self) {
         Box::pin(self.a_user_owns_the_tenant()).await;
         Box::pin(self.another_user_a_group_and_a_service_account_own_the_tenant()).await;

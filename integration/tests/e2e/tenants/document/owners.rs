@@ -3,11 +3,11 @@
 use super::super::cluster::until_accepted;
 use super::super::reconcile::PRODUCTION;
 use super::super::{CAPSULE, cells};
-use super::{People, Story, is_forbidden, succeeds};
+use super::{DocumentWorld, People, is_forbidden, succeeds};
 
 const ROBOT: &str = "system:serviceaccount:tenant-system:robot";
 
-impl Story {
+impl DocumentWorld {
     pub(super) async fn a_user_owns_the_tenant(&self) {
         self.apply(0).await;
         self.until_tenant(|tenant| tenant["status"]["state"] == "Active").await;

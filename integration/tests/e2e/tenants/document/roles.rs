@@ -6,12 +6,12 @@ use super::super::cluster::until_accepted;
 use super::super::reconcile::PRODUCTION;
 use super::super::{CAPSULE, cells, with_object};
 use super::cluster_roles::{ARGOPROJ, GATEWAY_RESOURCES, SERVICE_MONITORS, TENANT_RESOURCES};
-use super::{People, Story, is_forbidden, succeeds, until_forbidden};
+use super::{DocumentWorld, People, is_forbidden, succeeds, until_forbidden};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const DELETER: &str = "tenant-namespace-deleter";
 
-impl Story {
+impl DocumentWorld {
     pub(super) async fn owner_roles_are_bound_in_each_namespace(&self) {
         self.apply(0).await;
         let alice = &self.people.alice;
