@@ -112,6 +112,16 @@ fn same_entries(map: &str, ignored: &str, one: &str, other: &str) -> String {
     )
 }
 
+/// Validation: the name of a RoleBinding is printable ASCII. The API server accepts names that are not
+/// UTF-8 in Protobuf and replaces their bytes in JSON, so the broker could list such a RoleBinding but
+/// not delete it.
+fn refuse_unprintable_names() -> (String, Message) {
+    unless_administrator(
+        &format!("{IS_NO_BINDING_OR_DELETE} || object.metadata.name.matches(\"^[ -~]+$\")"),
+        "the name of a RoleBinding in a tenant's namespace has printable ASCII characters only",
+    )
+}
+
 /// Validation: a write adds no finalizer to a RoleBinding.
 fn refuse_finalizers_of_binding() -> (String, Message) {
     unless_administrator(

@@ -10,6 +10,7 @@ mod releases;
 mod steps;
 mod subresources;
 mod suspension;
+mod unprintable_names;
 mod workload;
 
 use integration::kubectl::Kubectl;
