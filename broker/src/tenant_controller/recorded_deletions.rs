@@ -119,7 +119,14 @@ impl TenantController {
                 "namespace {namespace}: RoleBindings are made again and again; further attempts to \
                  delete them for its move are not recorded for up to an hour"
             ),
-            DueRow::None => return Ok(()),
+            DueRow::None => {
+                tracing::info!(
+                    namespace,
+                    bindings = %bindings,
+                    "RoleBindings of a move are deleted without a row of their own"
+                );
+                return Ok(());
+            }
         };
         let event = audit::Event {
             user_id: Some(of.requested_by),

@@ -35,6 +35,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             refuse_subresources(),
             require_tenant_name(),
             require_name_of_tenant(parameters),
+            refuse_more_rights_in_protected(parameters),
             require_labels(parameters),
             refuse_other_labels(),
             refuse_finalizers_and_owners(),
@@ -101,6 +102,24 @@ fn require_name_of_tenant(parameters: &Parameters) -> (String, Message) {
             "the broker may write homes tenant-NAME and namespaces NAME-* of tenants only"
                 .to_owned(),
         ),
+    )
+}
+
+/// Validation: a namespace whose name was protected later gets no label that gives its users more: tier
+/// and `bindings` stay as they are, or are removed.
+fn refuse_more_rights_in_protected(parameters: &Parameters) -> (String, Message) {
+    (
+        format!(
+            "request.operation != \"UPDATE\" || !variables.name.matches({}) || {}.all(k, !(k in \
+             variables.labels) || k in variables.labelsBefore && variables.labels[k] == \
+             variables.labelsBefore[k])",
+            quoted(parameters.tenants.protected_names.as_str()),
+            quoted_list(&[TIER_LABEL, BINDINGS_LABEL]),
+        ),
+        Message::Fixed(format!(
+            "the broker gives a namespace with a protected name (tenants.protected_names) neither \
+             {TIER_LABEL} nor {BINDINGS_LABEL}"
+        )),
     )
 }
 

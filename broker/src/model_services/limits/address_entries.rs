@@ -83,6 +83,11 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
         }
     }
 
+    /// Whether an address has an entry.
+    pub(super) fn has_entry_of(&self, client: ClientNetwork) -> bool {
+        self.counts.contains_key(&client)
+    }
+
     fn has_capacity(&self, client: ClientNetwork) -> bool {
         let of_client = self.counts.get(&client).copied().unwrap_or_default();
         self.entries.len() < self.max && of_client < self.max / MIN_ADDRESSES

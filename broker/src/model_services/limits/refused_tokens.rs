@@ -252,7 +252,12 @@ impl State {
                 return Admission::Slow;
             }
         }
-        if self.is_total_exceeded(now) { Admission::Slow } else { Admission::Passes }
+        // Somebody with a valid token came from the address, and it is within its own limit. So
+        // addresses of others cannot use up what its next token needs.
+        if self.is_total_exceeded(now) && !self.accepted.has_entry_of(client) {
+            return Admission::Slow;
+        }
+        Admission::Passes
     }
 }
 

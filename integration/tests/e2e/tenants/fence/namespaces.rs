@@ -90,6 +90,8 @@ pub(super) fn changes() -> Vec<Attempt> {
         label("tenant-solar", json!({"tenant-broker.io/suspended": "true"}), None),
         label("cert-manager", json!({"tenant-broker.io/suspended": "true"}), None),
         label("cert-manager", json!({"tenant-broker.io/tenant": "solar"}), refused),
+        label("cert-manager", json!({"tenant-broker.io/bindings": "any"}), refused),
+        label("cert-manager", json!({"tenant-broker.io/tier": "large"}), refused),
         label("solar-prod", json!({"team": "b", "tenant-broker.io/tier": "premium"}), None),
         label("solar-prod", json!({"tenant-broker.io/bindings": "any"}), None),
         label("solar-prod", json!({"pod-security.kubernetes.io/enforce": "restricted"}), None),
