@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use kube::ResourceExt as _;
 use tenant_shared::{BINDINGS_LABEL, SUSPENDED_LABEL, TIER_LABEL};
 
 use super::{
     TenantController,
     apply::{
-        ensure, has_weaker_pod_security, is_enforced, is_to_be_made, namespace_change,
-        only_grants_more,
+        MetadataChange, ensure, has_weaker_pod_security, is_enforced, is_to_be_made,
+        namespace_change, only_grants_more,
     },
     snapshot::{Snapshot, name_of},
     withdraw::title,
@@ -158,7 +159,10 @@ impl TenantController {
         if fault.is_some() || !is_cleared {
             labels.retain(|label, value| !grants(label, value.as_deref()));
         }
-        let are_all_written = labels.len() == all;
+        let mut are_all_written = labels.len() == all;
+        if !is_cleared {
+            are_all_written &= remove_bindings_label(&mut labels, live, desired);
+        }
         if !labels.is_empty() || !annotations.is_empty() {
             self.cluster.patch_namespace(live, &labels, &annotations).await?;
         }
@@ -208,6 +212,21 @@ fn grants(label: &str, value: Option<&str>) -> bool {
     label == TIER_LABEL || (label == BINDINGS_LABEL && value.is_some())
 }
 
+/// Removes the label for bindings of the earlier tenant of a namespace. Its programs could otherwise
+/// bind subjects from outside while their bindings are deleted. Returns false if the namespace needs
+/// the label afterwards.
+fn remove_bindings_label(
+    labels: &mut MetadataChange,
+    live: &Namespace,
+    desired: &Namespace,
+) -> bool {
+    if !live.labels().contains_key(BINDINGS_LABEL) {
+        return true;
+    }
+    labels.insert(BINDINGS_LABEL.to_owned(), None);
+    !desired.labels().contains_key(BINDINGS_LABEL)
+}
+
 /// When an object was created, in milliseconds since 1970.
 fn created_at(quota: &ResourceQuota) -> i64 {
     let created = quota.metadata.creation_timestamp.as_ref();
@@ -235,6 +254,21 @@ mod tests {
         let marked = namespace(&labels);
         assert!(fault_of(&marked, &desired, false).is_some());
         assert_eq!(fault_of(&marked, &desired, true), None);
+    }
+
+    #[test]
+    fn the_label_for_bindings_of_an_earlier_tenant_is_removed() {
+        let (any, none) = (namespace(&json!({ BINDINGS_LABEL: "any" })), namespace(&json!({})));
+        for (live, desired, is_removed, are_all_written) in [
+            (&any, &any, true, false),
+            (&any, &none, true, true),
+            (&none, &any, false, true),
+            (&none, &none, false, true),
+        ] {
+            let mut labels = MetadataChange::new();
+            assert_eq!(remove_bindings_label(&mut labels, live, desired), are_all_written);
+            assert_eq!(labels.get(BINDINGS_LABEL) == Some(&None), is_removed);
+        }
     }
 
     #[test]
