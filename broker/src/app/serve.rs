@@ -125,7 +125,7 @@ impl App {
         }
         let stopped_at = stopped_at.await;
         if let Some(services) = &self.model_services {
-            services.changes_ended(drain.saturating_sub(stopped_at.elapsed())).await;
+            services.drain_changes(drain.saturating_sub(stopped_at.elapsed())).await;
         }
         gateway_tasks.stop().await;
         background.stop().await;

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod clock;
 pub mod db;
+mod drain;
 mod error_chain;
 pub mod lease;
 pub(crate) mod paging;
@@ -14,4 +15,5 @@ pub mod signing;
 pub mod telemetry;
 pub mod throttle;
 
+pub(crate) use drain::drain;
 pub use error_chain::error_chain;

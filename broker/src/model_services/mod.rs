@@ -114,7 +114,7 @@ struct Inner {
     limits: Limits,
     refusal_rows: RefusalRows,
     /// Changes that go on without their clients.
-    changes_under_way: TaskTracker,
+    changes_in_flight: TaskTracker,
     domain: LastRead,
 }
 
@@ -135,7 +135,7 @@ impl ModelServices {
             metrics,
             limits,
             refusal_rows,
-            changes_under_way: TaskTracker::new(),
+            changes_in_flight: TaskTracker::new(),
             domain: LastRead::default(),
         };
         Self(Arc::new(inner))

@@ -1,4 +1,4 @@
-//! The runs under way.
+//! The runs in flight.
 
 use std::time::Duration;
 
@@ -7,10 +7,12 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-/// Counts the runs under way, so that the broker can wait for them when it stops.
+use crate::base::drain;
+
+/// Counts the runs in flight, so that the broker can wait for them when it stops.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    under_way: TaskTracker,
+    in_flight: TaskTracker,
     stopping: CancellationToken,
 }
 
@@ -19,7 +21,7 @@ impl Runs {
     /// the future never resolves.
     pub(super) async fn begin(&self) -> TaskTrackerToken {
         // Before the check, so that `stop` either waits for this run or prevents it.
-        let run = self.under_way.token();
+        let run = self.in_flight.token();
         if self.stopping.is_cancelled() {
             drop(run);
             return std::future::pending().await;
@@ -27,13 +29,13 @@ impl Runs {
         run
     }
 
-    /// Prevents new runs, and waits until those under way have ended or the time is over.
+    /// Prevents new runs, and waits until those in flight have ended or the time is over.
     pub(super) async fn stop(&self, limit: Duration) {
         self.stopping.cancel();
-        self.under_way.close();
-        if tokio::time::timeout(limit, self.under_way.wait()).await.is_err() {
+        let in_flight = drain(&self.in_flight, limit).await;
+        if in_flight > 0 {
             tracing::warn!(
-                in_flight = self.under_way.len(),
+                in_flight,
                 "reconciliation of tenants interrupted, because the broker stops; another replica \
                  goes on when the leases expire"
             );

@@ -5,6 +5,7 @@ mod conflict;
 mod delete;
 mod desired;
 mod failed;
+mod in_flight;
 mod install;
 mod model;
 mod objects;
@@ -13,7 +14,6 @@ mod request;
 mod resolve;
 mod run_yaml;
 mod status;
-mod under_way;
 mod view;
 mod write;
 
