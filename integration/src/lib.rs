@@ -68,6 +68,7 @@ pub mod progress;
 pub mod promtool;
 pub mod proxied_program;
 pub mod random;
+pub mod raw_role_binding;
 pub mod scratch;
 pub mod streams;
 pub mod terminal;

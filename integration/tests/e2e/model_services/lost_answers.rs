@@ -50,6 +50,37 @@ pub(super) async fn reasons(
         .collect()
 }
 
+/// Holds requests until they are released.
+fn held_until(release: &Arc<Notify>) -> Fault {
+    let release = Arc::clone(release);
+    Fault::before(move |_| Arc::clone(&release).notified_owned())
+}
+
+/// Waits until the second creation of an installation is held.
+async fn until_second_creation(held: &Rule) {
+    probe::until("the second creation", TIMEOUT, || async {
+        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
+    })
+    .await
+    .unwrap();
+}
+
+/// Begins an installation whose client leaves before the second creation, which is held until it is
+/// released.
+async fn install_and_leave(world: &World, namespace: &'static str) -> Arc<Notify> {
+    let release = Arc::new(Notify::new());
+    let creations = of_person(&Method::POST, "/configmaps");
+    let held = world.proxy().unwrap().add(Rule::new(held_until(&release)).when(creations));
+    let client = Client::new(world);
+    let running = tokio::spawn(async move { client.install(namespace, REG, &["good"]).await });
+    until_second_creation(&held).await;
+    running.abort();
+    let _ = running.await;
+    // The broker notices that the client is gone.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    release
+}
+
 #[tokio::test]
 async fn a_lost_answer_is_replaced_by_a_look_at_the_object() {
     let world = world().await;
@@ -124,37 +155,13 @@ async fn a_creation_that_times_out_is_looked_for_after_the_time_of_reads() {
 #[tokio::test]
 async fn an_installation_goes_on_without_its_client() {
     let world = world().await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let admin = world.admin_kubectl().unwrap();
     let operator = operator(&world).await;
     let namespace = "lsd-left";
     namespace_of(&world, namespace, "reg", "admin").await;
     ready_model(&admin, namespace, "good").await;
-    let proxy = world.proxy().unwrap();
-    let left = Arc::new(Notify::new());
-    let held = proxy.add(
-        Rule::new(Fault::before({
-            let left = Arc::clone(&left);
-            move |_| {
-                let left = Arc::clone(&left);
-                async move { left.notified().await }
-            }
-        }))
-        .when(of_person(&Method::POST, "/configmaps")),
-    );
-    let running = {
-        let client = client.clone();
-        tokio::spawn(async move { client.install(namespace, REG, &["good"]).await })
-    };
-    probe::until("the second creation", TIMEOUT, || async {
-        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
-    })
-    .await
-    .unwrap();
-    running.abort();
-    let _ = running.await;
-    // The broker notices that the client is gone.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    left.notify_one();
+    let release = install_and_leave(&world, namespace).await;
+    release.notify_one();
     probe::until("the ConfigMap", TIMEOUT, || async {
         Ok(match config_map(&world, namespace).await {
             Some(_) => Probe::Ready(()),
@@ -170,33 +177,11 @@ async fn an_installation_goes_on_without_its_client() {
 #[tokio::test]
 async fn a_broker_that_stops_waits_for_a_change_whose_client_has_left() {
     let world = world().await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let admin = world.admin_kubectl().unwrap();
     let namespace = "lsd-stop";
     namespace_of(&world, namespace, "reg", "admin").await;
     ready_model(&admin, namespace, "good").await;
-    let release = Arc::new(Notify::new());
-    let wait = {
-        let release = Arc::clone(&release);
-        move |_| {
-            let release = Arc::clone(&release);
-            async move { release.notified().await }
-        }
-    };
-    let rule = Rule::new(Fault::before(wait)).when(of_person(&Method::POST, "/configmaps"));
-    let held = world.proxy().unwrap().add(rule);
-    let running = {
-        let client = client.clone();
-        tokio::spawn(async move { client.install(namespace, REG, &["good"]).await })
-    };
-    probe::until("the second creation", TIMEOUT, || async {
-        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
-    })
-    .await
-    .unwrap();
-    running.abort();
-    let _ = running.await;
-    // The broker notices that the client is gone.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let release = install_and_leave(&world, namespace).await;
     let release_later = async {
         tokio::time::sleep(Duration::from_secs(4)).await;
         release.notify_one();
@@ -226,11 +211,7 @@ async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() 
         let (client, namespace, session) = (client.clone(), namespace.clone(), session.clone());
         tokio::spawn(async move { client.install(&namespace, &session, &["good"]).await })
     };
-    probe::until("the second creation", TIMEOUT, || async {
-        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
-    })
-    .await
-    .unwrap();
+    until_second_creation(&held).await;
     operator.suspend(workspace, &reason).await.unwrap();
     assert!(running.await.unwrap().failure(403).contains("suspended"));
     proxy.clear();
@@ -273,16 +254,8 @@ async fn a_change_does_not_begin_without_memory_for_the_answers_to_its_writes() 
     client.install(namespace, REG, &["good"]).await.data();
     let proxy = world.proxy().unwrap();
     let release = Arc::new(Notify::new());
-    let held = proxy.add(
-        Rule::new(Fault::before({
-            let release = Arc::clone(&release);
-            move |_| {
-                let release = Arc::clone(&release);
-                async move { release.notified().await }
-            }
-        }))
-        .when(of_person(&Method::DELETE, DISTRIBUTION)),
-    );
+    let deletions = of_person(&Method::DELETE, DISTRIBUTION);
+    let held = proxy.add(Rule::new(held_until(&release)).when(deletions));
     let release_all = async {
         probe::until("the deletions", TIMEOUT, || async {
             let begun = reasons(&operator, namespace, "DeleteLlamaStack", "success").await.len();

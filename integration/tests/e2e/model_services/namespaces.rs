@@ -3,8 +3,8 @@
 use http::Method;
 use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
-use integration::http_client::http_client;
 use integration::kubectl::Kubectl;
+use integration::raw_role_binding::{self, RawSubject};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -42,41 +42,19 @@ async fn large_role_bindings(admin: &Kubectl) {
     }
 }
 
-/// Makes a RoleBinding with a subject whose name is not UTF-8. The API server accepts it in Protobuf.
+/// Makes a RoleBinding with a subject whose name is not UTF-8.
 async fn role_binding_that_is_not_utf8(world: &World, admin: &Kubectl) {
-    let (namespace, name) = ("ns-not-utf8", "OTHER-USER");
+    let namespace = "ns-not-utf8";
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     apply(admin, object.to_string()).await;
-    let user =
-        |name: &str| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name});
-    bind(admin, namespace, &user("reg"), "admin").await;
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": "not-utf8", "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-        "subjects": [user(name)]});
-    admin
-        .run_with_input(["create", "-f", "-"], binding.to_string())
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    let path =
-        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/not-utf8");
-    let url = world.cluster().url().join(&path).unwrap();
-    let http = http_client(Some(world.cluster().authority().certificate())).unwrap();
-    let protobuf = "application/vnd.kubernetes.protobuf";
+    let reg = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "reg"});
+    bind(admin, namespace, &reg, "admin").await;
+    let user = RawSubject { kind: "User", name: b"\xff", namespace: "" };
     // RBAC follows the binding of `reg` after a moment.
     probe::until("a RoleBinding that is not UTF-8", TIMEOUT, || async {
-        let read = http.get(url.clone()).bearer_auth(REG).header("accept", protobuf).send().await?;
-        let mut object = read.bytes().await?.to_vec();
-        let Some(at) = object.windows(name.len()).position(|part| part == name.as_bytes()) else {
-            return Ok(Probe::NotYet("it cannot be read yet".to_owned()));
-        };
-        object[at..at + name.len()].fill(0xff);
-        let written = http.put(url.clone()).bearer_auth(REG).header("content-type", protobuf);
-        let written = written.body(object).send().await?;
-        let status = written.status();
-        Ok(if status.is_success() { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+        let place = (namespace, &b"not-utf8"[..]);
+        let (status, text) = raw_role_binding::create(world, REG, place, user).await?;
+        Ok(if status == 201 { Probe::Ready(()) } else { Probe::NotYet(text) })
     })
     .await
     .unwrap();
