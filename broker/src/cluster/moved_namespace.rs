@@ -111,14 +111,13 @@ impl fmt::Display for BindingsDescription {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamespaceLimits {
     pub name: String,
-    /// Whether it has the label of a tenant.
-    pub is_tenants: bool,
+    pub has_tenant_label: bool,
     /// Those of a ResourceQuota.
     pub scopes: Vec<String>,
     pub scope_selector: Option<ScopeSelector>,
 }
 
-fn has_tenant(labels: Option<&BTreeMap<String, String>>) -> bool {
+fn has_tenant_label(labels: Option<&BTreeMap<String, String>>) -> bool {
     labels.is_some_and(|labels| labels.contains_key(TENANT_LABEL))
 }
 
@@ -139,7 +138,7 @@ impl Cluster {
             let spec = quota.spec.unwrap_or_default();
             Some(NamespaceLimits {
                 name: quota.metadata.name.unwrap_or_default(),
-                is_tenants: has_tenant(quota.metadata.labels.as_ref()),
+                has_tenant_label: has_tenant_label(quota.metadata.labels.as_ref()),
                 scopes: spec.scopes.unwrap_or_default(),
                 scope_selector: spec.scope_selector,
             })
@@ -158,7 +157,7 @@ impl Cluster {
         self.list_in_namespace(namespace, "", |range: LimitRange| {
             Some(NamespaceLimits {
                 name: range.metadata.name.unwrap_or_default(),
-                is_tenants: has_tenant(range.metadata.labels.as_ref()),
+                has_tenant_label: has_tenant_label(range.metadata.labels.as_ref()),
                 ..NamespaceLimits::default()
             })
         })
@@ -198,14 +197,15 @@ impl Cluster {
         namespace: &str,
         is_to_be_deleted: impl Fn(&RoleBinding) -> bool,
     ) -> Result<(BindingsDescription, BindingsDescription), ClusterError> {
-        let (mut go, mut stay) = (BindingsDescription::default(), BindingsDescription::default());
+        let (mut to_delete, mut others) =
+            (BindingsDescription::default(), BindingsDescription::default());
         let mut pages = self.bindings_in(namespace);
         while let Some(page) = pages.next().await? {
             for binding in &page {
-                if is_to_be_deleted(binding) { go.add(binding) } else { stay.add(binding) }
+                if is_to_be_deleted(binding) { to_delete.add(binding) } else { others.add(binding) }
             }
         }
-        Ok((go, stay))
+        Ok((to_delete, others))
     }
 
     /// Deletes the RoleBindings of a namespace for which `is_to_be_deleted` holds, until two lists

@@ -40,22 +40,8 @@ pub(super) struct Metadata {
     pub(super) metadata: ObjectMeta,
 }
 
-/// The encoding in which the API server sends the pages.
-enum Encoding<T> {
-    Json(Decode<T>),
-    Protobuf(Decode<T>),
-}
-
+/// Decodes the body of a page.
 type Decode<T> = fn(&[u8]) -> Result<Page<T>, kube::Error>;
-
-impl<T> Encoding<T> {
-    /// The function that decodes a page.
-    fn decode(&self) -> Decode<T> {
-        match *self {
-            Self::Json(decode) | Self::Protobuf(decode) => decode,
-        }
-    }
-}
 
 /// A list, of which each object is parsed as `T`.
 pub(super) struct Pages<T> {
@@ -65,7 +51,8 @@ pub(super) struct Pages<T> {
     selected: ListParams,
     size: PageSize,
     is_complete: bool,
-    encoding: Encoding<T>,
+    is_protobuf: bool,
+    decode: Decode<T>,
 }
 
 impl<T: DeserializeOwned + Send + 'static> Pages<T> {
@@ -78,7 +65,7 @@ impl<T: DeserializeOwned + Send + 'static> Pages<T> {
     where
         K: Resource<DynamicType = ()>,
     {
-        Self::of_encoding::<K>(client, representation, selected, Encoding::Json(decode_json))
+        Self::with_decode::<K>(client, representation, selected, decode_json)
     }
 }
 
@@ -94,21 +81,17 @@ impl<T: Message + Default + fmt::Debug + 'static> Pages<T> {
     where
         K: Resource<DynamicType = ()>,
     {
-        Self::of_encoding::<K>(
-            client,
-            representation,
-            selected,
-            Encoding::Protobuf(decode_protobuf),
-        )
+        let pages = Self::with_decode::<K>(client, representation, selected, decode_protobuf);
+        Self { is_protobuf: true, ..pages }
     }
 }
 
 impl<T: Send + 'static> Pages<T> {
-    fn of_encoding<K>(
+    fn with_decode<K>(
         client: Client,
         representation: Representation,
         selected: ListParams,
-        encoding: Encoding<T>,
+        decode: Decode<T>,
     ) -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -120,7 +103,8 @@ impl<T: Send + 'static> Pages<T> {
             selected,
             size: PageSize::default(),
             is_complete: false,
-            encoding,
+            is_protobuf: false,
+            decode,
         }
     }
 
@@ -201,7 +185,7 @@ impl<T: Send + 'static> Pages<T> {
             Representation::Metadata => request.list_metadata(&params),
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
-        if let Encoding::Protobuf(_) = self.encoding {
+        if self.is_protobuf {
             let accepted =
                 if representation == Representation::Full { PROTOBUF } else { PROTOBUF_METADATA };
             request.headers_mut().insert(header::ACCEPT, accepted);
@@ -221,7 +205,7 @@ impl<T: Send + 'static> Pages<T> {
             return Err(kube::Error::Api(refusal.boxed()));
         }
         // A large page takes milliseconds.
-        let decode = self.encoding.decode();
+        let decode = self.decode;
         let page = tokio::task::spawn_blocking(move || decode(&body)).await;
         let page = page.map_err(|error| kube::Error::Service(error.into()))??;
         self.is_complete = page.continue_token.is_empty();

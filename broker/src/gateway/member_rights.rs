@@ -53,8 +53,8 @@ impl Gateway {
         );
     }
 
-    /// Notices changes of Tenants, and closes what is due. It waits for nothing, least of all for the
-    /// database.
+    /// Notices changes of Tenants, and closes what is due. It awaits nothing but the interval, so a
+    /// slow database does not delay it.
     async fn watch_role_changes(
         &self,
         tenants: &TenantOperations,

@@ -172,8 +172,8 @@ impl SessionRequest {
     }
 
     /// The part of this request that is in another namespace of its workspace. For the limits of the
-    /// tier both are one request. The loss of a role in that namespace ends this part alone. What has
-    /// ended the request has ended the part, too.
+    /// tier both are one request. The loss of a role in that namespace ends this part alone. A part
+    /// of a request that was closed is closed, too.
     pub(crate) fn part_in(&self, namespace: &str) -> Self {
         let SessionCaller { gateway, principal, .. } = &self.session;
         let member_namespace = gateway.member_namespace(principal, &self.active, Some(namespace));

@@ -77,7 +77,7 @@ impl ModelServices {
         first: &Arc<CallerClient>,
         names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
-        first.keep_candidates(&names)?;
+        first.reserve_candidates(&names)?;
         let mut requests: HashMap<_, _> =
             first.workspace_id().map(|id| (id, Some(Arc::clone(first)))).into_iter().collect();
         let mut wanted = Vec::with_capacity(names.len());
@@ -121,8 +121,8 @@ fn candidates_bytes(names: &BTreeSet<String>) -> usize {
 }
 
 impl CallerClient {
-    /// Limits the number of candidates, and keeps their names until the request ends.
-    fn keep_candidates(&self, names: &BTreeSet<String>) -> Result<(), Failure> {
+    /// Limits the number of candidates, and reserves memory for their names until the request ends.
+    fn reserve_candidates(&self, names: &BTreeSet<String>) -> Result<(), Failure> {
         limit_reads(names)?;
         self.reserve_bytes(candidates_bytes(names))
     }
@@ -147,7 +147,7 @@ impl CallerClient {
             Err(failure) => return Err(failure),
         }
         let candidates = self.candidates().await?;
-        self.keep_candidates(&candidates)?;
+        self.reserve_candidates(&candidates)?;
         let reads = candidates
             .into_iter()
             .map(|name| async move { self.reserve_namespace(self.namespace(&name).await?) });

@@ -75,10 +75,10 @@ struct ReviewedUser {
 /// A request that is not let into its namespace.
 #[derive(Debug)]
 pub(super) struct RefusedReview {
-    /// Why.
     pub(super) failure: Failure,
-    /// The request, if the API server said that its caller may not use the namespace. It still asks
-    /// who that is: the caller's limits, which a new request may exceed, admitted it already.
+    /// The client of the request, if the API server said that its caller may not use the namespace. It
+    /// still reads who the caller is. The limits have admitted this request already, and a new one
+    /// might exceed them.
     pub(super) client: Option<Box<CallerClient>>,
 }
 

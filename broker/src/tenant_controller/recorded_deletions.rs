@@ -1,5 +1,5 @@
 //! Audit rows of RoleBindings that are deleted for a move. Without a row from before the deletion, a
-//! broker that stops in between leaves no trace of them. A program may make RoleBindings again and again
+//! broker that stops in between leaves no trace of them. A program may make RoleBindings repeatedly
 //! under other names, so the rows of a namespace are limited.
 
 use std::{
@@ -45,8 +45,8 @@ pub(super) struct RecordedDeletions(Mutex<BTreeMap<String, Recorded>>);
 struct Recorded {
     since: Instant,
     rows: usize,
-    /// Hash of the last text of each stage, so that attempts that find the same RoleBindings again
-    /// and again have one row.
+    /// Hash of the last text of each stage, so that attempts that find the same RoleBindings have one
+    /// row.
     last: BTreeMap<DeletionStage, [u8; 32]>,
 }
 
@@ -77,7 +77,7 @@ impl RecordedDeletions {
         }
     }
 
-    /// Counts a row. If too many namespaces have rows, that with the oldest ones is forgotten.
+    /// Counts a row. If too many namespaces have rows, the one with the oldest rows is evicted.
     fn insert(&self, namespace: &str, stage: DeletionStage, text: &str, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains_key(namespace) && all.len() >= MAX_NAMESPACES {

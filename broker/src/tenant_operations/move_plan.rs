@@ -254,7 +254,8 @@ impl MoveInputs<'_> {
     /// would leave the namespace without a limit for a moment.
     fn conflicting_limits(&self) -> Vec<String> {
         let mut refusals = Vec::new();
-        let foreign = self.quotas.iter().chain(self.ranges).filter(|limits| !limits.is_tenants);
+        let foreign =
+            self.quotas.iter().chain(self.ranges).filter(|limits| !limits.has_tenant_label);
         for NamespaceLimits { name, .. } in foreign.filter(|limits| is_limits_name(&limits.name)) {
             refusals.push(format!(
                 "{name} has a name of the broker and was made by others: give it another name"

@@ -1,10 +1,11 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
-//! ones is slowed down for a while, because each attempt costs the API server a check: of tokens that are
-//! not known one passes each second, so that others at the address get in with a new token. A token that
-//! is tried repeatedly, as by a broken client, is blocked alone. Tokens that the API server
-//! accepted recently pass, because an address may be that of many people. One of them that is refused
-//! now, because it expired or was revoked, was no guess, so its refusals count for itself alone. A token
-//! whose client leaves before the response counts as refused until it is accepted.
+//! ones is slowed down for a while, because each attempt costs the API server a check. One unknown token
+//! passes each second then, so that others at the address get in with a new token. So is each address
+//! without an accepted token if all together try too many. A token that is tried repeatedly, as by a
+//! broken client, is blocked alone. Tokens that the API server accepted recently pass, because an address
+//! may be that of many people. One of them that is refused now, because it expired or was revoked, was no
+//! guess, so its refusals count for itself alone. A token whose client leaves before the response counts
+//! as refused until it is accepted.
 
 use std::{
     collections::HashMap,
@@ -27,9 +28,9 @@ const WINDOW: Duration = Duration::from_mins(5);
 const SLOW: Quota = Quota { per_second: 1, burst: 1 };
 /// Unknown tokens that pass from all addresses that are slowed down.
 const SLOW_TOTAL: Quota = Quota { per_second: 100, burst: 100 };
-/// Different refused tokens of all addresses within [`WINDOW`], after which each address is slowed down
-/// for the rest of it.
-const MAX_REFUSED_TOTAL: usize = 10_000;
+/// Different refused tokens of all addresses within [`WINDOW`], after which each address without an
+/// accepted token is slowed down for the rest of it.
+const MAX_REFUSED_TOTAL: u32 = 10_000;
 /// Addresses at most, each with up to 1 KiB. Others share a window.
 const MAX_ADDRESSES: usize = 65_536;
 /// How long an accepted token passes after its last use.
@@ -57,13 +58,6 @@ impl Window {
     }
 }
 
-/// The number of different refused tokens of all addresses.
-#[derive(Clone, Copy, Debug)]
-struct Total {
-    started_at: Instant,
-    count: usize,
-}
-
 /// A token that was accepted.
 #[derive(Debug)]
 struct Accepted {
@@ -80,13 +74,16 @@ struct Refusals {
     count: u32,
 }
 
-impl Accepted {
-    fn count(&mut self, now: Instant) {
-        let current = self.refused.filter(|known| now.duration_since(known.since) < WINDOW);
-        let Refusals { since, count } = current.unwrap_or(Refusals { since: now, count: 0 });
-        self.refused = Some(Refusals { since, count: count.saturating_add(1) });
+impl Refusals {
+    /// One more; the first one if the window of the earlier ones is over.
+    fn one_more(earlier: Option<Self>, now: Instant) -> Self {
+        let current = earlier.filter(|known| now.duration_since(known.since) < WINDOW);
+        let Self { since, count } = current.unwrap_or(Self { since: now, count: 0 });
+        Self { since, count: count.saturating_add(1) }
     }
+}
 
+impl Accepted {
     /// How long the token is blocked, whatever its address did; `None` if it is not.
     fn retry_after_block(&self, now: Instant) -> Option<Duration> {
         let refused = self.refused.filter(|known| known.count >= MAX_REPEATED)?;
@@ -99,7 +96,8 @@ struct State {
     windows: HashMap<ClientNetwork, Window>,
     /// The window of addresses without room for one of their own.
     others: Option<Window>,
-    total: Option<Total>,
+    /// Different refused tokens of all addresses.
+    total: Option<Refusals>,
     windows_evicted_at: Option<Instant>,
     accepted: AddressEntries<u64, Accepted>,
 }
@@ -138,9 +136,9 @@ impl Default for RefusedTokens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Passes,
-    /// It is refused for so long.
+    /// It is refused for this time.
     Blocked(Duration),
-    /// Too many others of its address, or of all, were refused.
+    /// Too many others of its address were refused, or of all.
     Slow,
 }
 
@@ -178,16 +176,10 @@ impl State {
         self.windows.get(&client).or(others)
     }
 
-    fn count_in_total(&mut self, now: Instant) {
-        let current = self.total.filter(|total| now.duration_since(total.started_at) < WINDOW);
-        let Total { started_at, count } = current.unwrap_or(Total { started_at: now, count: 0 });
-        self.total = Some(Total { started_at, count: count.saturating_add(1) });
-    }
-
     /// Whether too many different tokens of all addresses were refused.
     fn is_total_exceeded(&self, now: Instant) -> bool {
         self.total.is_some_and(|total| {
-            total.count >= MAX_REFUSED_TOTAL && now.duration_since(total.started_at) < WINDOW
+            total.count >= MAX_REFUSED_TOTAL && now.duration_since(total.since) < WINDOW
         })
     }
 
@@ -196,11 +188,13 @@ impl State {
         let has_capacity = self.has_capacity(client);
         let others = self.others.as_mut().filter(|_| !has_capacity);
         let Some(window) = self.windows.get_mut(&client).or(others) else { return };
-        let before = window.refused.len();
-        window.refused.retain(|known| known.hash != short(hash));
-        let forgotten = before.saturating_sub(window.refused.len());
+        let hash = short(hash);
+        let Some(index) = window.refused.iter().position(|known| known.hash == hash) else {
+            return;
+        };
+        window.refused.swap_remove(index);
         if let Some(total) = &mut self.total {
-            total.count = total.count.saturating_sub(forgotten);
+            total.count = total.count.saturating_sub(1);
         }
     }
 
@@ -215,7 +209,7 @@ impl State {
     fn count(&mut self, client: ClientNetwork, hash: u64, now: Instant) {
         let known = self.accepted.get_mut(&hash).filter(|known| is_recent(known.used_at, now));
         if let Some(known) = known {
-            known.count(now);
+            known.refused = Some(Refusals::one_more(known.refused, now));
             return;
         }
         self.accepted.remove(&hash);
@@ -225,12 +219,10 @@ impl State {
             known.count = known.count.saturating_add(1);
         } else if window.refused.len() < MAX_REFUSED {
             window.refused.push(RefusedToken { hash, count: 1 });
-            self.count_in_total(now);
+            self.total = Some(Refusals::one_more(self.total, now));
         }
     }
-}
 
-impl State {
     fn admission(&self, client: ClientNetwork, hash: u64, now: Instant) -> Admission {
         let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
         if let Some(known) = known {
@@ -570,13 +562,19 @@ mod tests {
     fn many_addresses_together_are_slowed_down() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         let address = |number: usize| ClientNetwork::V4(u32::try_from(number).unwrap().into());
-        for number in 0..MAX_REFUSED_TOTAL {
+        let total = usize::try_from(MAX_REFUSED_TOTAL).unwrap();
+        for number in 0..total {
             assert_eq!(admit(&refused, OTHER, token(0), now), None, "{number}");
             refused.count(address(number / 50), token(number), now);
         }
         assert_eq!((passed(&refused, OTHER, now), passed(&refused, ONE, now)), (1, 1));
         let all = (1000..2000).map(|number| passed(&refused, address(number), now));
         assert_eq!(all.sum::<usize>(), 98, "a hundred of all addresses");
+        // An address with an accepted token has its own limit alone.
+        let known = address(5000);
+        assert_eq!(passed(&refused, known, now), 0);
+        refused.accept(known, token(total), now);
+        assert_eq!(passed(&refused, known, now), MAX_REFUSED);
         // One that was no guess.
         refused.accept(address(0), token(0), now);
         assert_eq!(passed(&refused, ONE, now), 100);
