@@ -129,7 +129,8 @@ fn table(status: &Status) -> String {
                 )
             },
         )]);
-        text.extend(profile.tokens.iter().map(|token| format!("  {}", token.line())));
+        let tokens = profile.tokens.iter();
+        text.extend(tokens.map(|token| format!("  {}\n", token.line(None))));
         if let Some(error) = &profile.last_error {
             text.extend([format!(
                 "  Failed at {}: {}\n",

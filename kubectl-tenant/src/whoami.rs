@@ -65,14 +65,15 @@ impl TokenInfo {
             .collect()
     }
 
-    /// Renders one line for a person.
-    pub(crate) fn line(&self) -> String {
+    /// Renders one line for a person, with this name of its workspace instead of the identifier.
+    pub(crate) fn line(&self, workspace: Option<&str>) -> String {
         let route = match self.mode {
             TokenMode::Exec => "directly",
             TokenMode::Gateway => "through the gateway",
         };
-        let Self { workspace, cluster, expires_at, .. } = self;
-        format!("Token for {workspace} in {cluster}, {route}, until {expires_at}\n")
+        let Self { cluster, expires_at, .. } = self;
+        let workspace = workspace.unwrap_or(&self.workspace);
+        format!("Token for {workspace} in {cluster}, {route}, until {expires_at}")
     }
 }
 
@@ -148,6 +149,17 @@ fn table(it: &WhoAmI) -> String {
             "\n".to_owned(),
         ]);
     }
-    text.extend(it.tokens.iter().map(TokenInfo::line));
+    text.extend(it.tokens.iter().map(|token| {
+        let of_token = it.workspaces.iter().find(|it| it.id.to_string() == token.workspace);
+        output::sanitize(&token.line(of_token.map(title).as_deref())) + "\n"
+    }));
     text
+}
+
+/// The workspace in words: its namespace, or the tenant that it is a membership in.
+fn title(workspace: &Workspace) -> String {
+    match &workspace.tenant {
+        None => format!("workspace {}", workspace.namespace),
+        Some(tenant) => format!("tenant {tenant}"),
+    }
 }

@@ -139,8 +139,10 @@ fn table(distributions: &[DistributionStatus]) -> String {
     let rows: Vec<[String; 4]> = distributions
         .iter()
         .map(|it| {
-            let distribution = it.distribution_config.active_distribution.clone();
-            [it.name.clone(), it.phase.clone(), it.version.clone(), distribution]
+            // The operator of Llama Stack sets all of them.
+            let or_none = |text: &str| if text.is_empty() { "<none>" } else { text }.to_owned();
+            let distribution = &it.distribution_config.active_distribution;
+            [it.name.clone(), or_none(&it.phase), or_none(&it.version), or_none(distribution)]
         })
         .collect();
     output::columns(["NAME", "PHASE", "VERSION", "DISTRIBUTION"], &rows)
@@ -200,9 +202,11 @@ mod tests {
 
     #[test]
     fn a_status_is_one_row() {
-        insta::assert_snapshot!(table(&[status("Ready")]), @r"
-        NAME   PHASE   VERSION   DISTRIBUTION
-        lsd    Ready   0.3.5     rh-dev
+        let new = DistributionStatus { version: String::new(), ..status("") };
+        insta::assert_snapshot!(table(&[status("Ready"), new]), @r"
+        NAME   PHASE    VERSION   DISTRIBUTION
+        lsd    Ready    0.3.5     rh-dev
+        lsd    <none>   <none>    rh-dev
         ");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tenant_shared::{TenantInfo, TenantRole};
+use tenant_shared::{NAME_PREFIX, TenantInfo, TenantRole};
 
 use super::{
     super::{arguments::WhyArgs, list},
@@ -71,7 +71,7 @@ impl Explanation {
             // The broker has one binding for each ClusterRole, with a name that says which.
             let is_ours = it.kind == "RoleBinding"
                 && it.role_kind == "ClusterRole"
-                && it.name == format!("tenant-{}-{}", tenant.name, it.role);
+                && it.name == format!("{NAME_PREFIX}{}-{}", tenant.name, it.role);
             is_ours.then_some(it.role.as_str())
         });
         let given = tenant.roles.iter().find(|it| Some(it.cluster_role.as_str()) == role);
