@@ -52,6 +52,9 @@ pub const NAMESPACE_DELETER_ROLE: &str = "tenant-namespace-deleter";
 /// Name prefix of the ServiceAccounts of members in the home of a tenant; the member's user uuid
 /// follows.
 pub const MEMBER_PREFIX: &str = "member-";
+/// Prefix of the namespaces that the broker makes, and of the names of all objects that it makes for a
+/// tenant.
+pub const NAME_PREFIX: &str = "tenant-";
 /// Name prefix of the Secrets that tokens are bound to.
 pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
 /// Name of the kubeconfig extension that marks the plugin's own entries; it holds `broker` and
@@ -69,5 +72,10 @@ pub const BROKER_ENV: &str = "TENANT_BROKER_URL";
 
 /// Namespace of a user: `tenant-<user uuid>`, lower case, 43 characters, a DNS label.
 pub fn tenant_namespace(user_id: Uuid) -> String {
-    format!("tenant-{}", user_id.hyphenated())
+    format!("{NAME_PREFIX}{}", user_id.hyphenated())
+}
+
+/// Whether a namespace has the name of a user's: [`tenant_namespace`].
+pub fn is_tenant_namespace(namespace: &str) -> bool {
+    namespace.strip_prefix(NAME_PREFIX).is_some_and(|id| Uuid::try_parse(id).is_ok())
 }

@@ -44,12 +44,7 @@ impl App {
     ) -> anyhow::Result<()> {
         let config = self.config;
         let connections = Connections::within_descriptors(raise_descriptor_limit());
-        let public = listen(config.listen, "listen").await?;
-        let operator = listen(config.operator_listen, "operator_listen").await?;
-        let models_listen = match config.model_services.listen {
-            Some(address) => Some(listen(address, "model_services.listen").await?),
-            None => None,
-        };
+        let sockets = Sockets::bind(&config).await?;
         let tls = config.tls.clone().map(|files| self.reloader.load(TlsFiles::NAME, files));
         let tls = tls.transpose()?;
 
@@ -60,7 +55,7 @@ impl App {
             gateway: self.gateway.clone(),
             metrics: self.metrics.clone(),
         };
-        let operator = OperatorServer::start(operator, state)?;
+        let operator = OperatorServer::start(sockets.operator, state)?;
         let mut background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),
@@ -112,18 +107,9 @@ impl App {
             let (proxies, metrics) = (config.trusted_proxies.clone(), self.metrics.clone());
             Listener::new(tcp, tls.clone(), proxies, metrics)
         };
-        let stopped_at = stop.map(|()| Instant::now()).shared();
-        let stop = stopped_at.clone().map(|_| ()).shared();
-        let main = listener(public).with_connections(connections);
-        let models = models_listen.map(|tcp| listener(tcp).with_limits_of(&main));
-        let main = main.serve(services, stop.clone(), drain);
-        if let Some((models, handler)) = models.zip(models_only) {
-            tokio::join!(main, models.serve(handler, stop, drain));
-        } else {
-            drop(stop);
-            main.await;
-        }
-        let stopped_at = stopped_at.await;
+        let main = listener(sockets.main).with_connections(connections);
+        let models = sockets.model_services.map(|tcp| listener(tcp).with_limits_of(&main));
+        let stopped_at = serve_on((main, services), models.zip(models_only), stop, drain).await;
         if let Some(services) = &self.model_services {
             services.drain_changes(drain.saturating_sub(stopped_at.elapsed())).await;
         }
@@ -137,6 +123,47 @@ impl App {
             None => Ok(()),
         }
     }
+}
+
+/// The bound addresses.
+struct Sockets {
+    main: TcpListener,
+    operator: TcpListener,
+    /// The one for model services alone.
+    model_services: Option<TcpListener>,
+}
+
+impl Sockets {
+    async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let model_services = match config.model_services.listen {
+            Some(address) => Some(listen(address, "model_services.listen").await?),
+            None => None,
+        };
+        Ok(Self {
+            main: listen(config.listen, "listen").await?,
+            operator: listen(config.operator_listen, "operator_listen").await?,
+            model_services,
+        })
+    }
+}
+
+/// Serves on the listeners until `stop` resolves and they are drained. Returns the time of `stop`.
+async fn serve_on(
+    (main, services): (Listener, Services),
+    model_services: Option<(Listener, ModelServicesOnly)>,
+    stop: impl Future<Output = ()>,
+    drain: Duration,
+) -> Instant {
+    let stopped_at = stop.map(|()| Instant::now()).shared();
+    let stop = stopped_at.clone().map(|_| ()).shared();
+    let main = main.serve(services, stop.clone(), drain);
+    if let Some((listener, handler)) = model_services {
+        tokio::join!(main, listener.serve(handler, stop, drain));
+    } else {
+        drop(stop);
+        main.await;
+    }
+    stopped_at.await
 }
 
 /// Pages, API and issuer as one endpoint.

@@ -6,41 +6,20 @@
 //! objects that the broker did not make are never adopted, changed or deleted.
 
 mod broker_reads;
-mod candidate_namespaces;
 mod connections;
-mod credential_files;
-mod custom_resource;
-mod custom_write;
-mod difference;
+mod custom_resources;
 mod discovery;
-mod dry_run;
 mod error;
-mod exec_program;
-mod home;
 mod ingress_domain;
 mod kubernetes_user;
-mod labels;
-mod live_object;
-mod managed_fields;
-mod managed_objects;
-mod member_review;
-mod moved_namespace;
-mod namespace_ownership;
-mod object;
-mod page_size;
+mod namespaces;
+mod objects;
 mod pages;
-mod protobuf;
-mod quantity;
 mod registry;
-mod revoke;
-mod secret;
-mod selected;
-mod self_review;
+mod reviews;
+mod service_account;
 mod settings;
-mod tenants;
-mod token;
 mod upstream;
-mod watch;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -48,43 +27,46 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::Client;
 use tokio::task::JoinError;
 
-pub use broker_reads::{
-    BrokerRead, BrokerReadError, BrokerReadResource, ClusterList, ReadClient, RequiredLabels,
-    SelectorError, UnknownClusterList,
+use self::connections::{Connections, CredentialFiles};
+pub(crate) use self::pages::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
+pub use self::{
+    broker_reads::{
+        BrokerRead, BrokerReadError, BrokerReadResource, ClusterList, ReadClient, RequiredLabels,
+        SelectorError, UnknownClusterList,
+    },
+    connections::{CREDENTIAL_FILES, ExecError},
+    custom_resources::{
+        CustomObject, CustomResource, CustomWriteError, DefinitionState, FieldConflict,
+        Persistence, WatchEvent, field_conflicts,
+    },
+    error::ClusterError,
+    ingress_domain::{CLUSTER_CONFIG, INGRESS, INGRESSES},
+    kubernetes_user::KubernetesUser,
+    namespaces::{
+        BindingWithFinalizers, BindingsDescription, HomeState, NamespaceLimits, NamespaceOwnership,
+        RecordedUids, grants_to_other_namespaces,
+    },
+    objects::{
+        Compared, DRIFT_KINDS, Difference, EnsuredObject, NANOS_PER_UNIT, Object, ObjectComparison,
+        is_marked_suspended, is_quantity,
+        labels::{
+            POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN,
+            labels_of, labels_of_tenant,
+        },
+        nanos_of, quantity_of,
+    },
+    registry::Clusters,
+    reviews::{
+        AccessReview, DryRunResult, MemberReviewError, SampleWorkspace, ServerInfo,
+        self_review::UserInfo,
+    },
+    service_account::{IssuedToken, SECRET_TYPE, TOKEN_OUTCOMES, TokenSecret},
+    settings::ClusterSettings,
+    upstream::{
+        MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
+        UpstreamResponseBody,
+    },
 };
-pub use connections::CREDENTIAL_FILES;
-use connections::{Connections, CredentialFiles};
-pub use custom_resource::{CustomObject, CustomResource, DefinitionState};
-pub use custom_write::{CustomWriteError, Persistence};
-pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
-pub use dry_run::{AccessReview, DryRunResult, SampleWorkspace, ServerInfo};
-pub use error::ClusterError;
-pub use exec_program::ExecError;
-pub use home::HomeState;
-pub use ingress_domain::{CLUSTER_CONFIG, INGRESS, INGRESSES};
-pub use kubernetes_user::KubernetesUser;
-pub use labels::{
-    POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,
-    labels_of_tenant,
-};
-pub use managed_fields::{FieldConflict, field_conflicts};
-pub use member_review::MemberReviewError;
-pub use moved_namespace::{BindingsDescription, NamespaceLimits, grants_to_other_namespaces};
-pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
-pub use object::{EnsuredObject, Object, ObjectComparison};
-pub(crate) use protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
-pub use quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of};
-pub use registry::Clusters;
-pub use secret::{SECRET_TYPE, TokenSecret};
-pub use self_review::UserInfo;
-pub use settings::ClusterSettings;
-pub use tenants::BindingWithFinalizers;
-pub use token::{IssuedToken, TOKEN_OUTCOMES};
-pub use upstream::{
-    MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
-    UpstreamResponseBody,
-};
-pub use watch::WatchEvent;
 
 use crate::base::{
     certificate::CertificateError,

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL,
-    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
+    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
 };
 use uuid::Uuid;
 
@@ -87,11 +87,6 @@ fn forbidden_requests(parameters: &Parameters, id: Uuid) -> Vec<ForbiddenRequest
     requests
 }
 
-/// Name of the tenant's namespace with this id.
-fn valid_name(id: Uuid) -> String {
-    format!("tenant-{id}")
-}
-
 /// A Pod Security level that a tier enforces.
 pub(super) fn valid_level(parameters: &Parameters) -> &str {
     parameters.pod_security.first().map_or("baseline", String::as_str)
@@ -104,7 +99,7 @@ pub(super) fn any_tier(parameters: &Parameters) -> &str {
 
 /// A tenant's namespace as the broker may create it.
 fn valid_namespace(parameters: &Parameters, id: Uuid) -> Value {
-    namespace(parameters, id, &valid_name(id), MANAGED_BY_VALUE, valid_level(parameters))
+    namespace(parameters, id, &tenant_namespace(id), MANAGED_BY_VALUE, valid_level(parameters))
 }
 
 /// A namespace with the labels of a tenant's.
@@ -126,7 +121,7 @@ fn namespace(
 
 /// Requests that would create a namespace that is not a tenant's, or adopt one.
 fn on_namespaces(parameters: &Parameters, id: Uuid) -> [ForbiddenRequest; 4] {
-    let (good, level) = (valid_name(id), valid_level(parameters));
+    let (good, level) = (tenant_namespace(id), valid_level(parameters));
     let create = |what, name: &str, managed_by: &str, level: &str| ForbiddenRequest {
         what,
         method: Method::POST,

@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::{core::v1::Namespace, rbac::v1::RoleBinding},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
+use tenant_shared::{NAME_PREFIX, TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{Check, tenants::MAX_NAMED};
 use crate::{
@@ -178,7 +178,7 @@ fn protected_names_check(
     let protected: Vec<&str> = namespaces
         .keys()
         .map(String::as_str)
-        .filter(|name| !name.starts_with("tenant-") && expression.matches(name))
+        .filter(|name| !name.starts_with(NAME_PREFIX) && expression.matches(name))
         .collect();
     if protected.is_empty() {
         return Check::passed(title, "");

@@ -6,11 +6,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Gateway,
-    in_flight::InFlightRequest,
-    limiter::{LimitExceeded, TenantLimiter, UsageMeter},
-    path::Kind,
-    streams::StreamInfo,
-    usage::Verb,
+    in_flight::{InFlightRequest, StreamInfo},
+    kubernetes_api::path::Kind,
+    limits::{LimitExceeded, TenantLimiter, UsageMeter, usage::Verb},
 };
 use crate::{access::Resource as _, base::request_context::RequestInfo, workspace::WorkspaceRow};
 

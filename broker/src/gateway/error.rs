@@ -2,7 +2,11 @@
 
 use tenant_shared::Code;
 
-use super::{cancel::CloseReason, headers::HeaderError, path::PathError, upload::UploadError};
+use super::{
+    in_flight::{CloseReason, INCOMPLETE, UploadError},
+    kubernetes_api::path::PathError,
+    request::headers::HeaderError,
+};
 use crate::{
     base::{
         error_chain,
@@ -48,9 +52,7 @@ impl From<UpstreamError> for ApiError {
 }
 
 /// Values of the label `cause` of upstream errors in metrics.
-pub const UPSTREAM_ERROR_CAUSES: [&str; 3] = ["connect", "connection", "incomplete"];
-/// The cause if the API server's response ended before it was complete.
-pub(super) const INCOMPLETE: &str = UPSTREAM_ERROR_CAUSES[2];
+pub const UPSTREAM_ERROR_CAUSES: [&str; 3] = ["connect", "connection", INCOMPLETE];
 
 /// The cause of an error as in [`UPSTREAM_ERROR_CAUSES`]; `None` if the client caused it.
 pub(super) fn upstream_error_cause(error: &UpstreamError) -> Option<&'static str> {

@@ -12,11 +12,10 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
+    in_flight::MemberNamespace,
     interception::broker_read_resource,
-    path::Target,
-    principals::{Principal, Workspace},
-    request_rights::RequestRights,
-    streams::MemberNamespace,
+    kubernetes_api::path::Target,
+    principals::{Principal, Workspace, request_rights::RequestRights},
 };
 use crate::{
     cluster::{BrokerReadResource, Cluster},

@@ -11,69 +11,55 @@
 //!
 //! For members of tenants the gateway chooses the membership by the named namespace, creates
 //! namespaces, and lists theirs and the cluster-scoped resources that their Tenants grant with the
-//! broker's own credential ([`visible_objects`]); all other requests are forwarded with the token
-//! of a membership.
+//! broker's own credential; all other requests are forwarded with the token of a membership.
+//!
+//! [`proxy`] has the order of all steps.
+//!
+//! | folder | responsibility |
+//! |---|---|
+//! | `kubernetes_api` | paths, `Status` objects, access reviews and namespaces of requests |
+//! | `request`, `response` | headers and bodies, upgraded connections |
+//! | `principals` | callers with their workspaces and rights, cached for a moment |
+//! | `limits` | limits of tenants and of reads as the broker; usage |
+//! | `in_flight` | the registry of requests and streams, and their cancellation |
+//! | `interception` | responses of the broker instead of forwarded ones |
+//! | `revocation` | tasks that close what is not authorized any more |
 
 mod admit;
 pub mod api;
-mod broker_read;
-mod broker_read_limiter;
-mod cancel;
-mod discard;
 mod error;
-mod headers;
 mod in_flight;
 mod interception;
-mod joins;
-mod kubernetes_status;
-mod limiter;
-mod member_rights;
+mod kubernetes_api;
+mod limits;
 mod membership;
-mod namespace_creation;
-mod namespace_object;
-mod namespace_refusal;
-mod path;
 mod principals;
 mod proxy;
-mod reconcile;
 mod request;
-mod request_rights;
 mod respond;
 mod response;
-mod response_headers;
-mod review;
-mod revocation_watcher;
-mod role_changes;
+mod revocation;
 mod session_request;
-mod streams;
-mod synthesized;
-mod tenant_interception;
-mod tenant_review;
-mod tenant_watcher;
 #[cfg(test)]
 mod tests;
-mod tunnel;
-mod upload;
 mod upstream_call;
-mod usage;
-mod usage_flush;
-mod visible_objects;
 
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub use self::{error::UPSTREAM_ERROR_CAUSES, limits::LIMITS};
 use self::{
-    broker_read_limiter::BrokerReadLimiter, cancel::CloseReason, joins::Joins,
-    limiter::TenantLimiters, path::Kind, principals::PrincipalCache, streams::Streams,
+    in_flight::{CloseReason, Streams},
+    kubernetes_api::path::Kind,
+    limits::{BrokerReadLimiter, TenantLimiters},
+    principals::{Joins, PrincipalCache},
 };
-pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 pub(crate) use self::{
-    limiter::{LimitExceeded, TenantLimiter},
+    limits::{LimitExceeded, TenantLimiter, usage::Verb},
     request::set_audit_headers,
     session_request::{SessionCaller, SessionRequest, UpstreamMessage},
-    usage::Verb,
 };
 use crate::{
     base::{clock::Clock, db::Db, error_chain, telemetry::Metrics},

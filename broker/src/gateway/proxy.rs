@@ -9,19 +9,18 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    discard::Discarder,
-    headers,
-    in_flight::InFlightRequest,
+    in_flight::{BrokerReadView, Discarder, InFlightRequest, StreamInfo},
     interception::{self, Interception},
-    kubernetes_status,
-    path::{self, Target},
+    kubernetes_api::{
+        path::{self, Target},
+        status,
+    },
+    limits::usage::Verb,
     principals::Principal,
-    request::UpstreamRequest,
+    request::{UpstreamRequest, headers},
     respond::{AdmittedRequest, GatewayResponse},
     response,
-    streams::{BrokerReadView, StreamInfo},
     upstream_call::UpstreamCall,
-    usage::Verb,
 };
 use crate::{
     base::request_context::RequestInfo,
@@ -46,7 +45,7 @@ impl Gateway {
                     let limits = self.identity.limits().clone();
                     Discarder { limits, address: info.address }.discard(body);
                 }
-                kubernetes_status::refusal(&error, info)
+                status::refusal(&error, info)
             }
         }
     }

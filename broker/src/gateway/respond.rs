@@ -10,11 +10,9 @@ use tenant_shared::Code;
 
 use super::{
     error::cancelled_request,
-    interception::Interception,
-    namespace_creation,
-    path::Target,
+    interception::{Interception, namespace_creation, synthesized},
+    kubernetes_api::path::Target,
     request::UpstreamRequest,
-    synthesized,
     upstream_call::{RequestBody, UpstreamCall},
 };
 use crate::{

@@ -12,13 +12,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     Gateway,
     error::{cancelled_request, incomplete_response},
-    in_flight::InFlightRequest,
-    limiter::UsageMeter,
-    path::Kind,
+    in_flight::{InFlightRequest, Registration, StreamInfo},
+    kubernetes_api::path::Kind,
+    limits::{
+        UsageMeter,
+        usage::{Direction, Verb},
+    },
     principals::{Principal, Workspace},
-    streams::{Registration, StreamInfo},
     upstream_call::{RequestBody, UpstreamCall},
-    usage::{Direction, Verb},
 };
 use crate::{
     access::Resource as _,

@@ -9,10 +9,8 @@ use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
 use super::{
-    in_flight::{Download, End, InFlightRequest},
-    limiter::UsageMeter,
-    streams::StreamInfo,
-    usage::Verb,
+    in_flight::{Download, End, InFlightRequest, StreamInfo},
+    limits::{UsageMeter, usage::Verb},
     *,
 };
 use crate::{

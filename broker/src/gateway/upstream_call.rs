@@ -14,7 +14,7 @@ use super::{
     Gateway,
     error::{cancelled_request, incomplete_response, token_replaced, upstream_error_cause},
     in_flight::InFlightRequest,
-    path::Kind,
+    kubernetes_api::path::Kind,
     principals::Principal,
 };
 use crate::{

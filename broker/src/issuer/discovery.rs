@@ -30,7 +30,7 @@ pub(super) fn configuration(issuer: &Issuer) -> Response {
         "userinfo_endpoint": at("/oauth2/userinfo"),
         "revocation_endpoint": at("/oauth2/revoke"),
         "jwks_uri": at("/oauth2/jwks"),
-        "scopes_supported": super::authorize::SCOPES,
+        "scopes_supported": super::authorization::authorize::SCOPES,
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": grant_types,

@@ -20,37 +20,22 @@
 //! People may sign in at an upstream provider instead of with a password ([`connector`]), machines
 //! exchange tokens of other issuers ([`token_exchange`]).
 
-mod aead;
 pub mod api;
 mod authorization;
-mod authorize;
-mod browser_cookie;
-mod code;
-mod complete_sign_in;
 pub mod connector;
 mod device;
 mod discovery;
-mod id_token;
-mod issued_tokens;
 mod jwt;
 pub mod keys;
-mod login;
 mod pages;
 mod parameters;
-mod pending_authorization;
-mod public_client;
 mod redirect;
-mod refresh;
-mod refresh_tokens;
 mod restored;
-mod return_target;
 mod revoke;
-mod session_start;
-mod sign_in_attempt;
-mod token;
-mod token_error;
+mod sign_in;
+mod token_endpoint;
 pub mod token_exchange;
-mod trusted_browser;
+mod tokens;
 mod userinfo;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
@@ -61,9 +46,12 @@ use url::Url;
 pub use self::jwt::HttpClientError;
 pub(crate) use self::restored::{TABLES_EMPTIED_BY_RESTORE, forget_sign_ins};
 use self::{
+    authorization::authorize,
     connector::{ConnectorSettings, Connectors, grant},
     keys::{KeyError, SigningKeyFiles, SigningKeys},
+    sign_in::{login, trusted_browser},
     token_exchange::{WorkloadSettings, Workloads},
+    tokens::{refresh_tokens, token_error},
 };
 use crate::{
     base::{
@@ -316,7 +304,7 @@ pub fn routes(issuer: Issuer) -> Route {
         )
         .at("/oauth2/jwks", get(endpoint(at, |issuer, _| async move { discovery::jwks(&issuer) })))
         .at("/oauth2/authorize", get(rate_limited(at, pages::too_many, authorize::authorize)))
-        .at("/oauth2/token", post(endpoint(at, token::token)))
+        .at("/oauth2/token", post(endpoint(at, token_endpoint::token)))
         .at(
             "/oauth2/device_authorization",
             post(rate_limited(at, token_error::too_many, device::start)),

@@ -8,7 +8,10 @@ use poem::{
 use tenant_shared::PLUGIN_CLIENT_ID;
 use url::Url;
 
-use super::{Issuer, redirect::RedirectUri, return_target::ReturnTarget};
+use super::{
+    Issuer,
+    redirect::{RedirectUri, ReturnTarget},
+};
 use crate::{
     base::{
         error_chain,

@@ -8,9 +8,7 @@ use poem::{
 use super::{
     Issuer,
     parameters::{self, MAX_SECRET_BYTES, ParameterError, Parameters},
-    public_client::public_client,
-    refresh_tokens,
-    token_error::TokenError,
+    tokens::{public_client::public_client, refresh_tokens, token_error::TokenError},
 };
 use crate::{
     audit::{self, Action, Event},

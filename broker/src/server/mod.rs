@@ -41,7 +41,7 @@ pub use self::{
     tls::{TlsError, TlsFiles},
 };
 use self::{
-    accept::{Acceptor, ConnectionLimits},
+    accept::{Acceptor, ClientConnection, ConnectionLimits},
     active_requests::ActiveRequests,
     preface_timeout::PrefaceTimeout,
     request_head::HeadError,
@@ -200,25 +200,8 @@ impl Listener {
                 response_timeout: RESPONSE_TIMEOUT,
             };
             let tls = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.get()));
-            let connection_tasks = tasks.clone();
             // A separate task, so that the memory of the handshake is freed with it.
-            let start = async move {
-                let Some(tls) = tls else {
-                    connection_tasks.spawn(connection.serve_http1(stream));
-                    return;
-                };
-                let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
-                let Ok(Ok(stream)) = handshake.await else { return };
-                // On the heap, because a future reserves space for every variable that a value is
-                // moved to.
-                let stream = Box::new(stream);
-                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    connection_tasks.spawn(connection.serve_http2(stream));
-                } else {
-                    connection_tasks.spawn(connection.serve_http1(stream));
-                }
-            };
-            tasks.spawn(start);
+            tasks.spawn(connection.start(stream, tls, tasks.clone()));
         }
         drop(acceptor);
         tasks.close();
@@ -247,6 +230,23 @@ struct Connection<H> {
 }
 
 impl<H: Handler> Connection<H> {
+    /// Completes the TLS handshake, if there is TLS, and spawns the task that serves the connection.
+    async fn start(self, stream: ClientConnection, tls: Option<TlsAcceptor>, tasks: TaskTracker) {
+        let Some(tls) = tls else {
+            tasks.spawn(self.serve_http1(stream));
+            return;
+        };
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+        let Ok(Ok(stream)) = handshake.await else { return };
+        // On the heap, because a future reserves space for every variable that a value is moved to.
+        let stream = Box::new(stream);
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            tasks.spawn(self.serve_http2(stream));
+        } else {
+            tasks.spawn(self.serve_http1(stream));
+        }
+    }
+
     async fn serve_http1<Io>(self, io: Io)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ApiGroup, ClusterRoleName, Subject, TenantName, Violation};
+use super::{ApiGroup, ClusterRoleName, Subject, TenantName, Violation, home_name};
 use crate::cluster::ClusterList;
 
 /// Type of a condition. A type that does not hold is left out of the status, except for `Ready`.
@@ -171,8 +171,9 @@ impl Condition {
     /// The home exists already, and is not the tenant's.
     pub fn home_taken(tenant: &TenantName) -> Self {
         let message = format!(
-            "the namespace tenant-{tenant} exists and was not made for this tenant, so nobody has \
-             rights in the tenant; delete the namespace, or give the tenant another name"
+            "the namespace {} exists and was not made for this tenant, so nobody has rights in the \
+             tenant; delete the namespace, or give the tenant another name",
+            home_name(tenant)
         );
         Self::new(ConditionType::HomeTaken, "ForeignNamespace", message)
     }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use tenant_shared::{TENANT_LABEL, is_dns_label};
+use tenant_shared::{NAME_PREFIX, TENANT_LABEL, is_dns_label};
 use uuid::Uuid;
 
 /// Limit of a name, so that `tenant-NAME` and the namespaces `NAME-…` are DNS labels.
@@ -110,7 +110,7 @@ pub fn tenant_name_rules(name: &str) -> [(String, TenantNameError); 3] {
 /// CEL: whether the value of this expression is a namespace whose name looks like that of a home,
 /// but with a reserved word, so that it is no tenant's home.
 pub fn is_reserved_home(namespace: &str) -> String {
-    is_reserved(namespace, "tenant-")
+    is_reserved(namespace, NAME_PREFIX)
 }
 
 fn is_reserved(name: &str, prefix: &str) -> String {

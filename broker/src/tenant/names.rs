@@ -1,13 +1,9 @@
 //! Names of the objects that the broker makes for a tenant, and names of its namespaces. Pure.
 
-use tenant_shared::{MEMBER_PREFIX, TENANT_OWNER_ROLE};
+use tenant_shared::{MEMBER_PREFIX, NAME_PREFIX, TENANT_OWNER_ROLE, is_dns_label};
 use uuid::Uuid;
 
 use super::{Tenant, TenantName, TenantSettings};
-use tenant_shared::is_dns_label;
-
-/// Prefix of homes, and of the names of all objects that the broker makes for a tenant.
-const PREFIX: &str = "tenant-";
 
 /// Reason why a tenant may not have a namespace of this name. The text follows no other one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,17 +36,17 @@ pub enum NamespaceNameError {
 
 /// Name of a tenant's home.
 pub fn home_name(tenant: &TenantName) -> String {
-    format!("{PREFIX}{tenant}")
+    format!("{NAME_PREFIX}{tenant}")
 }
 
 /// The tenant whose home a namespace would be by its name, whether or not that tenant exists.
 pub fn tenant_of_home(namespace: &str) -> Option<TenantName> {
-    namespace.strip_prefix(PREFIX)?.parse().ok()
+    namespace.strip_prefix(NAME_PREFIX)?.parse().ok()
 }
 
 /// Name of the RoleBinding of a ClusterRole in the home and in each namespace of a tenant.
 pub fn role_binding_name(tenant: &TenantName, cluster_role: &str) -> String {
-    format!("{PREFIX}{tenant}-{cluster_role}")
+    format!("{NAME_PREFIX}{tenant}-{cluster_role}")
 }
 
 /// Name of the RoleBinding in the home that names the owners.
@@ -60,17 +56,17 @@ pub fn owner_binding_name(tenant: &TenantName) -> String {
 
 /// Name of the ResourceQuota of `spec.resourceQuotas.items[index]`.
 pub fn quota_name(index: usize) -> String {
-    format!("{PREFIX}quota-{index}")
+    format!("{NAME_PREFIX}quota-{index}")
 }
 
 /// Name of the LimitRange of `spec.limitRanges.items[index]`.
 pub fn limits_name(index: usize) -> String {
-    format!("{PREFIX}limits-{index}")
+    format!("{NAME_PREFIX}limits-{index}")
 }
 
 /// Whether a ResourceQuota or LimitRange has a name that the broker gives.
 pub fn is_limits_name(name: &str) -> bool {
-    let rest = name.strip_prefix(PREFIX).unwrap_or_default();
+    let rest = name.strip_prefix(NAME_PREFIX).unwrap_or_default();
     let number = rest.strip_prefix("quota-").or_else(|| rest.strip_prefix("limits-"));
     number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -122,7 +118,7 @@ pub fn check_namespace_name(
     if !is_dns_label(name) {
         return Err(NamespaceNameError::Malformed);
     }
-    if name.starts_with(PREFIX) {
+    if name.starts_with(NAME_PREFIX) {
         return Err(NamespaceNameError::Reserved);
     }
     if !is_namespace_name(&tenant.name, name) {

@@ -11,57 +11,22 @@
 //! gone, loses bindings and members before anything is recorded as done. A right that moves from
 //! one binding to another is created before it is taken away.
 //!
-//! | file | responsibility |
+//! | folder | responsibility |
 //! |---|---|
-//! | `events`, `watch_retry` | watches of the cluster, as names in the queue |
-//! | `changes` | changes in the database, as names in the queue |
-//! | `queue`, `schedule` | the queue, with its pauses; suspensions have workers of their own |
-//! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
-//! | `runs` | the runs under way, which end before the broker stops |
-//! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
-//! | `cleanup` | what is left of tenants that are gone |
-//! | `converge` | one tenant whose lease is held |
-//! | `namespaces`, `claims`, `members` | which namespaces and persons belong to it |
-//! | `moves`, `recorded_deletions` | namespaces that go from one tenant to another |
-//! | `snapshot`, `apply`, `grant`, `withdraw`, `divide_quotas` | live objects, and their changes |
-//! | `foreign_bindings` | RoleBindings that others made under names of the broker |
-//! | `drift` | what others deleted or altered, for the audit trail |
-//! | `create`, `namespace_inputs`, `creations` | a namespace that a person requested |
-//! | `suspend` | suspension and resumption |
-//! | `report` | the status of the object |
+//! | `watches` | changes in the cluster and in the database, as names in the queue |
+//! | `queue` | the queue, with its pauses; suspensions have workers of their own |
+//! | `reconcile` | the workers, and one run: lease, time limit, which object is the tenant, its members and its status; suspension and resumption; the end of a tenant whose object is gone |
+//! | `namespaces` | which namespaces belong to a tenant: claims, moves, the division of quotas, and a namespace that a person requested |
+//! | `objects` | live objects, their changes, and what others deleted or altered |
 
-mod apply;
-mod changes;
-mod claims;
-mod cleanup;
-mod close;
-mod converge;
-mod create;
-mod creations;
-mod divide_quotas;
-mod drift;
 mod error;
-mod events;
-mod foreign_bindings;
-mod grant;
-mod identify;
-mod lease;
-mod members;
-mod moves;
-mod namespace_inputs;
 mod namespaces;
+mod objects;
 mod queue;
 mod reconcile;
-mod recorded_deletions;
-mod report;
-mod runs;
-mod schedule;
-mod snapshot;
-mod suspend;
 #[cfg(test)]
 mod testing;
-mod watch_retry;
-mod withdraw;
+mod watches;
 
 use std::{
     collections::BTreeSet,
@@ -73,11 +38,21 @@ use k8s_openapi::api::core::v1::LimitRange;
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
-pub use create::{CreateNamespaceError, CreatedNamespace, NamespaceRequest};
-pub use error::ReconcileError;
-pub use namespaces::{has_label_of_a_move, is_terminating};
-pub use reconcile::RECONCILE_OUTCOMES;
+pub use self::{
+    error::ReconcileError,
+    namespaces::{
+        CreateNamespaceError, CreatedNamespace, NamespaceRequest, has_label_of_a_move,
+        is_terminating,
+    },
+    reconcile::RECONCILE_OUTCOMES,
+};
 
+use self::{
+    namespaces::{divide_quotas::UnfinishedDivisions, recorded_deletions::RecordedDeletions},
+    objects::{drift::DriftLog, foreign_bindings::ForeignBindings},
+    queue::{Queue, creations::Creations},
+    reconcile::{members::UnnamedMembers, runs::Runs},
+};
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
@@ -89,14 +64,6 @@ use crate::{
     tier::Tiers,
     workspace::Workspaces,
 };
-use creations::Creations;
-use divide_quotas::UnfinishedDivisions;
-use drift::DriftLog;
-use foreign_bindings::ForeignBindings;
-use members::UnnamedMembers;
-use queue::Queue;
-use recorded_deletions::RecordedDeletions;
-use runs::Runs;
 
 /// Tenants that this process reconciles concurrently.
 const WORKERS: usize = 4;

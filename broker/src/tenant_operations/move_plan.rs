@@ -103,13 +103,7 @@ impl TenantOperations {
         if to.status != TenantStatus::Active || is_terminating {
             refusals.push(format!("tenant {} is suspended or is being deleted", to.name));
         }
-        let begun = self.tenants.move_of(namespace).await?;
-        if begun.is_some_and(|begun| begun.state != MoveState::Announced) {
-            refusals.push(
-                "a move of the namespace is being carried out: wait, or restore the labels of it"
-                    .into(),
-            );
-        }
+        refusals.extend(self.begun_move(namespace).await?);
         let level = pod_security_of(&tenant, &self.tiers);
         let mut changes = inputs.changes();
         if check_namespace_name(&tenant, namespace, &self.settings).is_err() {
@@ -118,16 +112,9 @@ impl TenantOperations {
                 to.name
             ));
         }
-        let used = self.tenants.counted_namespaces(to.id).await?;
-        match tenant.namespace_options.quota.and_then(|quota| usize::try_from(quota).ok()) {
-            Some(quota) if used >= quota => refusals.push(format!(
-                "exceeded namespace quota: tenant {} has {used} of {quota}",
-                to.name
-            )),
-            Some(quota) => {
-                changes.push(format!("namespaces of tenant {}: {} of {quota}", to.name, used + 1));
-            }
-            None => {}
+        match self.count_one_more(&to, &tenant).await? {
+            Ok(change) => changes.extend(change),
+            Err(refusal) => refusals.push(refusal),
         }
         let mut labels = BTreeMap::from([
             (TENANT_LABEL.to_owned(), to.name.to_string()),
@@ -152,6 +139,31 @@ impl TenantOperations {
             refusals,
         };
         Ok(PlannedMove { to, from, plan })
+    }
+
+    /// A refusal if a move of the namespace is being carried out.
+    async fn begun_move(&self, namespace: &str) -> Result<Option<String>, TenantError> {
+        let begun = self.tenants.move_of(namespace).await?;
+        Ok(begun.filter(|begun| begun.state != MoveState::Announced).map(|_| {
+            "a move of the namespace is being carried out: wait, or restore the labels of it".into()
+        }))
+    }
+
+    /// The number of the tenant's namespaces with one more, if the Tenant limits it; else the refusal.
+    async fn count_one_more(
+        &self,
+        to: &TenantRow,
+        tenant: &Tenant,
+    ) -> Result<Result<Option<String>, String>, TenantError> {
+        let used = self.tenants.counted_namespaces(to.id).await?;
+        let quota = tenant.namespace_options.quota.and_then(|quota| usize::try_from(quota).ok());
+        let Some(quota) = quota else { return Ok(Ok(None)) };
+        let name = &to.name;
+        Ok(if used >= quota {
+            Err(format!("exceeded namespace quota: tenant {name} has {used} of {quota}"))
+        } else {
+            Ok(Some(format!("namespaces of tenant {name}: {} of {quota}", used + 1)))
+        })
     }
 
     /// A refusal if Tenants other than the new one name ServiceAccounts of the namespace: the people

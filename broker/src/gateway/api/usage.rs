@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     access::ReadWorkspace,
-    gateway::{Gateway, usage},
+    gateway::{Gateway, limits::usage},
     http::{ApiError, Authenticated},
     workspace::Workspaces,
 };

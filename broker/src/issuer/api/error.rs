@@ -3,8 +3,7 @@
 use tenant_shared::Code;
 
 use crate::{
-    base::throttle::RateLimited, http::ApiError, identity::PasswordError,
-    issuer::sign_in_attempt::WRONG,
+    base::throttle::RateLimited, http::ApiError, identity::PasswordError, issuer::sign_in::WRONG,
 };
 
 /// A refused request to sign in or to create an account.

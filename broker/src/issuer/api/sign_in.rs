@@ -17,8 +17,8 @@ use crate::{
     },
     http::ApiError,
     issuer::{
-        Issuer, session_start,
-        sign_in_attempt::{AttemptResult, SignInAttempt},
+        Issuer,
+        sign_in::{AttemptResult, SignInAttempt, session_start},
     },
 };
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     base::error_chain,
-    issuer::{Issuer, token_error::TokenError},
+    issuer::{Issuer, tokens::token_error::TokenError},
 };
 
 /// Maximum sessions of one round; the next round continues with the rest.

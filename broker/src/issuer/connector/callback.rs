@@ -25,10 +25,10 @@ use crate::{
     identity::{AdmittedUser, NotAdmitted, UpstreamIdentity},
     issuer::{
         Issuer,
-        complete_sign_in::SignedIn,
+        authorization::pending_authorization::{PendingAuthorization, expired_page},
         pages,
         parameters::Parameters,
-        pending_authorization::{PendingAuthorization, expired_page},
+        sign_in::SignedIn,
     },
 };
 

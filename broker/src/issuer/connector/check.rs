@@ -28,7 +28,7 @@ use crate::{
         secret::SecretHash,
     },
     identity::{AdmittedUser, sessions},
-    issuer::{Issuer, token_error::TokenError},
+    issuer::{Issuer, tokens::token_error::TokenError},
 };
 
 /// Timeout of a check: metadata, keys, tokens and userinfo.

@@ -10,9 +10,9 @@ use crate::{
     http::page::see_other,
     issuer::{
         Issuer,
+        authorization::pending_authorization::{PendingAuthorization, expired_page},
         pages::{self, Page},
         parameters::{MAX_SECRET_BYTES, Parameters},
-        pending_authorization::{PendingAuthorization, expired_page},
     },
 };
 

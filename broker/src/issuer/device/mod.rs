@@ -12,10 +12,10 @@ use poem::{
 use serde_json::json;
 
 use super::{
-    Issuer, authorize,
+    Issuer,
+    authorization::authorize,
     parameters::{ParameterError, Parameters},
-    public_client::public_client,
-    token_error::TokenError,
+    tokens::{public_client::public_client, token_error::TokenError},
 };
 use crate::{
     base::{

@@ -15,11 +15,16 @@ use crate::{
         throttle::{self, RateLimit},
     },
     issuer::{
-        Issuer, authorization,
+        Issuer,
+        authorization::{
+            self,
+            pending_authorization::{
+                self, AuthorizationRequest, PendingAuthorization, expired_page,
+            },
+        },
         pages::{self, Page},
         parameters::{MAX_SECRET_BYTES, Parameters},
-        pending_authorization::{self, AuthorizationRequest, PendingAuthorization, expired_page},
-        return_target::ReturnTarget,
+        redirect::ReturnTarget,
     },
 };
 

@@ -5,10 +5,12 @@ use crate::{
     base::secret::PlainSecret,
     issuer::{
         Issuer, authorization,
-        issued_tokens::{self, IssuedTokens},
         parameters::{MAX_SECRET_BYTES, Parameters},
-        session_start,
-        token_error::TokenError,
+        sign_in::session_start,
+        tokens::{
+            issued_tokens::{self, IssuedTokens},
+            token_error::TokenError,
+        },
     },
 };
 

@@ -18,7 +18,7 @@ use crate::{
     issuer::{
         Issuer,
         parameters::{MAX_SECRET_BYTES, Parameters},
-        token_error::TokenError,
+        tokens::token_error::TokenError,
     },
 };
 

@@ -18,7 +18,7 @@ use super::{
     Issuer,
     jwt::{HttpClientError, VerificationError, unverified_issuer},
     parameters::{ParameterError, Parameters},
-    token_error::TokenError,
+    tokens::token_error::TokenError,
 };
 use crate::{
     audit::{self, Action, Event},

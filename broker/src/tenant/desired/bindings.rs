@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::rbac::v1::{self, RoleBinding, RoleRef};
-use tenant_shared::TENANT_OWNER_ROLE;
-use uuid::Uuid;
+use tenant_shared::{TENANT_OWNER_ROLE, is_tenant_namespace};
 
 use super::{Inputs, objects};
 use crate::{
@@ -103,9 +102,9 @@ pub(super) fn is_bindable(subject: &Subject) -> bool {
 }
 
 fn is_reserved_namespace(namespace: &str) -> bool {
-    let is_personal =
-        namespace.strip_prefix("tenant-").is_some_and(|rest| Uuid::try_parse(rest).is_ok());
-    tenant_of_home(namespace).is_some() || is_personal || namespace.starts_with("kube-")
+    tenant_of_home(namespace).is_some()
+        || is_tenant_namespace(namespace)
+        || namespace.starts_with("kube-")
 }
 
 /// A subject as the API server returns it: a ServiceAccount has no API group.

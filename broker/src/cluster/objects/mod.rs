@@ -1,0 +1,16 @@
+//! Objects of the API server: create, compare with the desired state, delete.
+
+mod difference;
+pub(super) mod labels;
+mod live_object;
+mod managed_objects;
+mod object;
+mod quantity;
+pub(super) mod revoke;
+mod selected;
+
+pub use self::{
+    difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended},
+    object::{EnsuredObject, Object, ObjectComparison},
+    quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of},
+};

@@ -1,0 +1,174 @@
+//! Reads of the objects of one tenant: lists by its label, and RoleBindings by name.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::{Api, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::revoke::segment;
+use crate::cluster::{
+    Cluster, ClusterError,
+    pages::{Pages, Representation},
+};
+
+/// RoleBindings that are read concurrently by name.
+const MAX_READS: usize = 8;
+
+impl Cluster {
+    /// All objects of a kind with this value of a label, in all namespaces.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn list_with_label<K>(&self, label: &str, value: &str) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    {
+        self.list_selected(label, value, |_| true).await
+    }
+
+    /// Like [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped
+    /// with their page, so any number of them does not fill the memory.
+    ///
+    /// # Errors
+    /// See [`Self::list_with_label`].
+    pub async fn list_selected<K>(
+        &self,
+        label: &str,
+        value: &str,
+        keep: impl Fn(&K) -> bool,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    {
+        let selected = self.list_selected_within(label, value, usize::MAX, keep).await?;
+        Ok(selected.unwrap_or_default())
+    }
+
+    /// Like [`Self::list_selected`]. `None` if there are more than `max_others` objects that `keep`
+    /// refuses: others may have made any number of them, and the list takes as long.
+    ///
+    /// # Errors
+    /// See [`Self::list_with_label`].
+    pub async fn list_selected_within<K>(
+        &self,
+        label: &str,
+        value: &str,
+        max_others: usize,
+        keep: impl Fn(&K) -> bool,
+    ) -> Result<Option<Vec<K>>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    {
+        let select = |object: K| keep(&object).then_some(object);
+        list_within(self.client(), &format!("{label}={value}"), max_others, select).await
+    }
+
+    /// Like [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
+    /// dropped with the page.
+    ///
+    /// # Errors
+    /// See [`Self::list_with_label`].
+    pub async fn list_mapped<K>(
+        &self,
+        label: &str,
+        value: &str,
+        map: impl Fn(K) -> K,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    {
+        let selector = format!("{label}={value}");
+        let select = |object: K| Some(map(object));
+        let listed = list_within(self.client(), &selector, usize::MAX, select).await?;
+        Ok(listed.unwrap_or_default())
+    }
+
+    /// The RoleBindings that exist among these, by namespace and name.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn role_bindings_named(
+        &self,
+        named: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Vec<RoleBinding>, ClusterError> {
+        let requests: Vec<_> = named
+            .into_iter()
+            .map(|(namespace, name)| {
+                let api: Api<RoleBinding> = Api::namespaced(self.client(), &namespace);
+                async move { api.get_opt(&segment(&name)).await }
+            })
+            .collect();
+        let found: Vec<Option<RoleBinding>> =
+            stream::iter(requests).buffer_unordered(MAX_READS).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+async fn list_within<K>(
+    client: kube::Client,
+    selector: &str,
+    max_others: usize,
+    select: impl Fn(K) -> Option<K>,
+) -> Result<Option<Vec<K>>, ClusterError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+{
+    let selected = ListParams::default().labels(selector);
+    let mut pages: Pages<K> = Pages::new::<K>(client, Representation::Full, selected);
+    let (mut objects, mut others) = (Vec::new(), 0);
+    while let Some(page) = pages.next().await? {
+        let (listed, kept) = (page.len(), objects.len());
+        objects.extend(page.into_iter().filter_map(&select));
+        others += listed - (objects.len() - kept);
+        if others > max_others && !pages.is_complete() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(objects))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+    use kube::ResourceExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::StubApiServer;
+
+    /// An API server whose list of RoleBindings has this many pages, each with a binding `ours` and
+    /// 49 others. The token of a page is its number.
+    fn server(pages: usize) -> StubApiServer {
+        StubApiServer::new(move |request| {
+            let number = request.number("continue") + 1;
+            let items: Vec<_> = (0..50)
+                .map(|item| {
+                    let name = if item == 0 { "ours".to_owned() } else { format!("other-{item}") };
+                    let role = json!({"apiGroup": "", "kind": "ClusterRole", "name": "view"});
+                    json!({"metadata": {"namespace": "solar-a", "name": name}, "roleRef": role})
+                })
+                .collect();
+            let token = if number < pages { number.to_string() } else { String::new() };
+            let list = json!({"kind": "RoleBindingList", "apiVersion": "rbac.authorization.k8s.io/v1",
+                "metadata": {"continue": token}, "items": items});
+            (StatusCode::OK, list)
+        })
+    }
+
+    async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
+        let server = server(pages);
+        let is_ours = |binding: RoleBinding| (binding.name_any() == "ours").then_some(binding);
+        let listed = list_within(server.client(), "a=b", max_others, is_ours).await.unwrap();
+        (listed.map(|all| all.len()), server.requests().len())
+    }
+
+    /// Owners could make a list take longer than a run.
+    #[tokio::test]
+    async fn a_list_with_many_objects_of_others_is_given_up() {
+        assert_eq!(list(3, 200).await, (Some(3), 3));
+        assert_eq!(list(1000, 200).await, (None, 5));
+        assert_eq!(list(30, usize::MAX).await, (Some(30), 30));
+        // They are all read already.
+        assert_eq!(list(1, 10).await, (Some(1), 1));
+    }
+}
