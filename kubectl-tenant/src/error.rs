@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path, time::Duration};
 use serde::{Deserialize, Serialize};
 use tenant_shared::Code;
 
-use crate::{account_key::AccountKey, output};
+use crate::{account_key::AccountKey, terminal};
 
 /// Kind of an error; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl Error {
         // The text may contain parts of a broker's response or a library's message.
         Self {
             kind,
-            message: output::sanitize_message(&message.into()),
+            message: terminal::sanitize_message(&message.into()),
             hint: None,
             retry_after: None,
             code: None,
@@ -102,7 +102,7 @@ impl Error {
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(output::sanitize_message(&hint.into()));
+        self.hint = Some(terminal::sanitize_message(&hint.into()));
         self
     }
 

@@ -17,7 +17,7 @@
 //! | `models` | the commands for the models of a namespace and its Llama Stack |
 //! | `gateway` | requests to the cluster through the broker's gateway |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
-//! | `error`, `output` | errors with hints and exit codes; tables, JSON and YAML |
+//! | `error`, `output`, `terminal` | errors with hints and exit codes; tables, JSON and YAML; text without control characters |
 //! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
 //! | `world` | every side effect behind one struct, so that [`run`] is the whole program, also in a test |
@@ -63,6 +63,7 @@ mod status;
 mod store;
 mod suspension;
 mod tenants;
+mod terminal;
 mod usage;
 mod users;
 mod version;

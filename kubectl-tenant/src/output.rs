@@ -1,13 +1,12 @@
 //! Output formats: tables, JSON and YAML, without characters that a terminal obeys.
 
 use serde::Serialize;
-use tenant_shared::{escape_json, is_terminal_unsafe};
-pub(crate) use tenant_shared::{sanitize, sanitize_lines};
 
-use crate::{error::Error, world::World};
-
-/// Maximum length of a message, in characters.
-const MAX_MESSAGE_CHARS: usize = 2000;
+use crate::{
+    error::Error,
+    terminal::{escape_json, is_terminal_unsafe, sanitize, sanitize_lines},
+    world::World,
+};
 
 /// Output format of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -90,14 +89,6 @@ pub(crate) fn report_truncation(world: &World, shown: usize, more: bool) {
     }
 }
 
-/// Like [`sanitize`], and truncates the text to [`MAX_MESSAGE_CHARS`] characters.
-pub(crate) fn sanitize_message(text: &str) -> String {
-    let mut characters = text.chars();
-    let line: String = characters.by_ref().take(MAX_MESSAGE_CHARS).collect();
-    let end = if characters.next().is_some() { "…" } else { "" };
-    sanitize(&line) + end
-}
-
 /// Converts Unix seconds of this machine's clock to RFC 3339.
 pub(crate) fn time(seconds: i64) -> tenant_shared::WireTime {
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH).into()
@@ -108,9 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_a_message_nor_a_cell_controls_the_terminal() {
-        assert_eq!(sanitize_message("a\u{1b}b\nc"), "a b c");
-        assert_eq!(sanitize_message(&"x".repeat(3000)).chars().count(), MAX_MESSAGE_CHARS + 1);
+    fn a_cell_does_not_control_the_terminal() {
         let table = columns(["A", "B"], &[["x\ny".to_owned(), "\u{9b}\u{202e}z".to_owned()]]);
         assert_eq!(table, "A     B\nx y     z\n");
     }

@@ -12,6 +12,7 @@ use crate::{
     output,
     paths::Paths,
     store::{AccountFlags, Profiles, SessionStore, Storage},
+    terminal,
     whoami::TokenInfo,
     world::World,
 };
@@ -123,7 +124,7 @@ fn table(status: &Status) -> String {
                 let end = end.map(|until| format!(", until {until} at the latest"));
                 format!(
                     "  Signed in as {} since {}{}\n",
-                    output::sanitize(&session.email),
+                    terminal::sanitize(&session.email),
                     session.signed_in_at,
                     end.unwrap_or_default()
                 )
@@ -135,10 +136,13 @@ fn table(status: &Status) -> String {
             text.extend([format!(
                 "  Failed at {}: {}\n",
                 error.at,
-                output::sanitize_message(&error.message)
+                terminal::sanitize_message(&error.message)
             )]);
             text.extend(
-                error.hint.as_ref().map(|hint| format!("    {}\n", output::sanitize_message(hint))),
+                error
+                    .hint
+                    .as_ref()
+                    .map(|hint| format!("    {}\n", terminal::sanitize_message(hint))),
             );
         }
     }

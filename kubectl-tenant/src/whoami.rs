@@ -15,7 +15,7 @@ use crate::{
     paths::Paths,
     runtime,
     store::{AccountFlags, SessionStore, Storage},
-    tenants,
+    tenants, terminal,
     world::World,
 };
 
@@ -119,12 +119,12 @@ fn table(it: &WhoAmI) -> String {
         Storage::None => ", not kept",
     });
     let provider = it.me.provider.as_ref().map(|provider| match &provider.username {
-        Some(name) => output::sanitize(&format!(", {name} at {}", provider.name)),
-        None => output::sanitize(&format!(", of {}", provider.name)),
+        Some(name) => terminal::sanitize(&format!(", {name} at {}", provider.name)),
+        None => terminal::sanitize(&format!(", of {}", provider.name)),
     });
     let mut text = format!(
         "{} ({}{}) at {}{}\nSession until {}{kept}\n",
-        output::sanitize(&it.me.email),
+        terminal::sanitize(&it.me.email),
         it.me.role.as_str(),
         provider.unwrap_or_default(),
         it.broker,
@@ -136,7 +136,7 @@ fn table(it: &WhoAmI) -> String {
             None => format!("Workspace {}", workspace.namespace),
             Some(tenant) => format!("Member of tenant {tenant}"),
         };
-        output::sanitize(&format!(
+        terminal::sanitize(&format!(
             "{what} in {} ({}, {})",
             workspace.cluster,
             workspace.tier,
@@ -145,13 +145,13 @@ fn table(it: &WhoAmI) -> String {
     }));
     if !it.tenants.is_empty() {
         text.extend([
-            output::sanitize(&format!("Tenants {}", it.tenants.join(", "))),
+            terminal::sanitize(&format!("Tenants {}", it.tenants.join(", "))),
             "\n".to_owned(),
         ]);
     }
     text.extend(it.tokens.iter().map(|token| {
         let of_token = it.workspaces.iter().find(|it| it.id.to_string() == token.workspace);
-        output::sanitize(&token.line(of_token.map(title).as_deref())) + "\n"
+        terminal::sanitize(&token.line(of_token.map(title).as_deref())) + "\n"
     }));
     text
 }

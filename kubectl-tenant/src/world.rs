@@ -14,6 +14,7 @@ use std::{
 use tenant_cached_token::Parent;
 
 pub use crate::store::Keyring;
+use crate::terminal;
 
 /// Everything that the program uses of its environment.
 pub struct World {
@@ -134,14 +135,14 @@ impl Messages {
     /// Prints one line and sanitizes it. A failed write is ignored, because there is no other place
     /// to report it.
     pub(crate) fn print_message(&self, line: impl AsRef<str>) {
-        self.write(&format!("{}\n", crate::output::sanitize(line.as_ref())));
+        self.write(&format!("{}\n", terminal::sanitize(line.as_ref())));
     }
 
     /// Prints text without the characters that a terminal obeys: lines, or a prompt without a line
     /// end.
     pub(crate) fn write(&self, text: &str) {
         // Much of the text comes from outside.
-        let text = crate::output::sanitize_lines(text);
+        let text = terminal::sanitize_lines(text);
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
     }

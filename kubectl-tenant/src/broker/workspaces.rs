@@ -9,7 +9,7 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use super::{Broker, Page, json_body, lookup_path, parse_json};
-use crate::{error::Error, http::Response, output};
+use crate::{error::Error, http::Response, terminal};
 
 /// Kind of credential in a kubeconfig document of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,7 +79,7 @@ impl Broker {
         let response = self.call(Method::GET, &path, None).await?;
         let text = String::from_utf8(response.into_body()).ok();
         // The document goes to a terminal or into a file unchanged.
-        let text = text.filter(|text| output::sanitize_lines(text) == *text);
+        let text = text.filter(|text| terminal::sanitize_lines(text) == *text);
         text.map(SecretString::from).ok_or_else(|| {
             let broker = &self.account.broker;
             Error::unreachable(format!(

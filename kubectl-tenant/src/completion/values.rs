@@ -15,11 +15,10 @@ use crate::{
     account::Account,
     broker::Broker,
     error::Error,
-    output,
     paths::Paths,
     runtime,
     store::{AccountFlags, Profiles},
-    tenants, users,
+    tenants, terminal, users,
     workload_identity::WorkloadIdentity,
     workspace,
     world::World,
@@ -54,7 +53,7 @@ impl Candidate {
             && value.bytes().all(is_plain))
         .then(|| Self {
             value: value.to_owned(),
-            description: output::sanitize_message(description),
+            description: terminal::sanitize_message(description),
         })
     }
 

@@ -23,6 +23,7 @@ use crate::{
     paths::Paths,
     runtime,
     store::{AccountFlags, Profile, Profiles, SessionStore, Storage, StoragePreference},
+    terminal,
     workload_identity::WorkloadIdentity,
     workspace,
     world::World,
@@ -148,11 +149,11 @@ fn show_result(result: &LoginResult, options: &Login, world: &mut World) -> Resu
     output::show(world, options.shown.output, result, |it| {
         format!(
             "Signed in as {} at {} until {}\nWorkspace {} ({}, {})\nContext {} in {}\n",
-            output::sanitize(&it.me.email),
+            terminal::sanitize(&it.me.email),
             it.broker,
             it.me.session_expires_at,
-            output::sanitize(&it.workspace.namespace),
-            output::sanitize(&it.workspace.tier),
+            terminal::sanitize(&it.workspace.namespace),
+            terminal::sanitize(&it.workspace.tier),
             it.workspace.status.as_str(),
             it.context,
             it.kubeconfig

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     error::{Error, Kind},
     oidc::{DeviceCode, DevicePoll, Issuer, Tokens},
-    output,
+    terminal,
     world::World,
 };
 
@@ -92,7 +92,7 @@ fn instructions(code: &DeviceCode) -> String {
         "Sign in on any device with a browser:\n\n  open       {}\n  enter      {}\n{}\n\
          Waiting, {minutes} min at most (Ctrl-C stops) …",
         code.page,
-        output::sanitize(&code.user_code),
+        terminal::sanitize(&code.user_code),
         complete.unwrap_or_default()
     )
 }

@@ -7,7 +7,7 @@ use super::{
     distribution,
     target::CommandTarget,
 };
-use crate::{error::Error, output, runtime, store::AccountFlags, world::World};
+use crate::{error::Error, output, runtime, store::AccountFlags, terminal, world::World};
 
 /// Runs `models`.
 pub(crate) fn models(
@@ -43,7 +43,7 @@ fn list(flags: &AccountFlags, options: &ListModels, world: &mut World) -> Result
 
 /// The names, one a line.
 fn names(models: &[AAModel]) -> String {
-    models.iter().map(|it| output::sanitize(&it.model_name) + "\n").collect()
+    models.iter().map(|it| terminal::sanitize(&it.model_name) + "\n").collect()
 }
 
 fn table(models: &[AAModel]) -> String {

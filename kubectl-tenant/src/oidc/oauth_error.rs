@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::output;
+use crate::terminal;
 
 /// Maximum length of an issuer's text that is shown, in characters.
 const MAX_TEXT_CHARS: usize = 300;
@@ -24,7 +24,7 @@ impl OauthError {
     /// Text for a person: the description, else the code.
     pub(super) fn text(&self) -> String {
         let text = self.error_description.as_deref().filter(|text| !text.trim().is_empty());
-        output::sanitize(text.unwrap_or(&self.error)).chars().take(MAX_TEXT_CHARS).collect()
+        terminal::sanitize(text.unwrap_or(&self.error)).chars().take(MAX_TEXT_CHARS).collect()
     }
 }
 

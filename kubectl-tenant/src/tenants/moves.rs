@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::arguments::{AdoptNamespace, MoveFlags, TransferNamespace};
 use crate::{
     account::Account, broker::Broker, error::Error, http::TOTAL_TIMEOUT, output, runtime,
-    store::AccountFlags, world::World,
+    store::AccountFlags, terminal, world::World,
 };
 
 /// Interval at which the broker is asked whether the namespace arrived.
@@ -278,13 +278,13 @@ fn text(plan: &NamespaceMovePlan) -> String {
         (None, None) => "no tenant".to_owned(),
     };
     let head = format!("namespace {}: {was} -> tenant {}", plan.namespace, plan.to);
-    let mut text = format!("{}\n", output::sanitize(&head));
+    let mut text = format!("{}\n", terminal::sanitize(&head));
     for (title, lines) in [("changes", &plan.changes), ("refused", &plan.refusals)] {
         if !lines.is_empty() {
             let _ = writeln!(text, "{title}:");
         }
         for line in lines {
-            let _ = writeln!(text, "- {}", output::sanitize(line));
+            let _ = writeln!(text, "- {}", terminal::sanitize(line));
         }
     }
     text

@@ -8,7 +8,7 @@ use super::{
     super::{arguments::WhyArgs, list},
     reason,
 };
-use crate::output;
+use crate::terminal;
 
 /// Resources of the API group of Kubernetes without a name (API reference, core/v1), and `*`.
 const CORE_RESOURCES: [&str; 18] = [
@@ -99,7 +99,7 @@ impl Explanation {
         let answer = if self.allowed { "allowed" } else { "denied" };
         let mut text = format!("{answer}: {}\n", self.request());
         if !self.reason.is_empty() {
-            text.extend(["The API server says: ", &output::sanitize(&self.reason), "\n"]);
+            text.extend(["The API server says: ", &terminal::sanitize(&self.reason), "\n"]);
         }
         text += &if self.allowed { self.why_allowed() } else { self.hint() };
         text
@@ -115,15 +115,15 @@ impl Explanation {
         ] {
             text.extend(part.map(|part| format!("{separator}{part}")));
         }
-        output::sanitize(&format!("{text} in namespace {}", self.namespace))
+        terminal::sanitize(&format!("{text} in namespace {}", self.namespace))
     }
 
     fn why_allowed(&self) -> String {
         let (Some(binding), Some(role)) = (&self.binding, &self.role) else {
             return "The reason names no binding of the Tenant.\n".to_owned();
         };
-        let (binding, role) = (output::sanitize(binding), output::sanitize(role));
-        let tenant = output::sanitize(&self.tenant);
+        let (binding, role) = (terminal::sanitize(binding), terminal::sanitize(role));
+        let tenant = terminal::sanitize(&self.tenant);
         if !self.by_tenant {
             return format!(
                 "The {binding} is not one of tenant {tenant}: somebody else bound the {role}.\n"
@@ -136,19 +136,19 @@ impl Explanation {
             );
         }
         let mut text = format!("Tenant {tenant} gives you the {role} by:\n");
-        text.extend(self.given_by.iter().map(|it| format!("  {}\n", output::sanitize(it))));
+        text.extend(self.given_by.iter().map(|it| format!("  {}\n", terminal::sanitize(it))));
         text
     }
 
     fn hint(&self) -> String {
-        let tenant = output::sanitize(&self.tenant);
+        let tenant = terminal::sanitize(&self.tenant);
         let roles = if self.roles.is_empty() {
             format!("Tenant {tenant} gives you no role.\n")
         } else {
             format!("Tenant {tenant} gives you:\n{}", list::role_table(&self.roles))
         };
         let unknown = if self.group.is_empty() && !CORE_RESOURCES.contains(&&*self.resource) {
-            let resource = output::sanitize(&self.resource);
+            let resource = terminal::sanitize(&self.resource);
             format!(
                 "Kubernetes has no resource {resource} without an API group, so nobody has a right to \
                  it. Write the plural with its group, as deployments.apps (kubectl api-resources).\n"
@@ -168,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::OutputArgs;
+    use crate::{cli::OutputArgs, output};
 
     fn explain(target: &str, status: &Value) -> Explanation {
         let options = WhyArgs {

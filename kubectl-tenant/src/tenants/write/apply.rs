@@ -19,6 +19,7 @@ use crate::{
         arguments::{ApplyTenants, DryRun},
         calls::ApplyFlags,
     },
+    terminal,
     world::World,
 };
 
@@ -52,7 +53,7 @@ pub(in crate::tenants) fn apply(
         match apply_one(&account.broker, manifest, options.reason.text.clone(), flags) {
             Ok(write) => {
                 if options.shown.output == Format::Table {
-                    world.print(&output::sanitize_lines(&report::line(&write)))?;
+                    world.print(&terminal::sanitize_lines(&report::line(&write)))?;
                 }
                 report::details(&write, world);
                 written.push(write);

@@ -8,6 +8,7 @@ use crate::{
     output, runtime,
     store::AccountFlags,
     tenants::{arguments::DeleteTenant, calls::DeletionFlags},
+    terminal,
     world::World,
 };
 
@@ -67,7 +68,7 @@ fn show(deletion: &TenantDeletion, options: &DeleteTenant, world: &mut World) ->
 
 /// Asks for the name of the tenant.
 fn confirm(expected: &TenantDeletion, world: &World) -> bool {
-    let name = output::sanitize(&expected.name);
+    let name = terminal::sanitize(&expected.name);
     let kept = expected.kept_namespaces.len();
     let namespaces =
         if kept == 0 { String::new() } else { format!(", and {kept} namespaces stay") };
