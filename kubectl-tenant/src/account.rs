@@ -34,7 +34,7 @@ impl Account {
             return Ok(Self { paths, profiles, key, broker: for_command(broker, world) });
         }
         if !SessionStore::new(&paths, &key, world).exists() {
-            return Err(Error::sign_in(&key, "there is no session on this machine"));
+            return Err(key.sign_in_error("there is no session on this machine"));
         }
         let broker = Broker::new(&key, ca.as_deref(), &paths, world)?;
         Ok(Self { paths, profiles, key, broker: for_command(broker, world) })

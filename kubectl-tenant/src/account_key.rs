@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use tenant_cached_token::hash;
 
-use crate::{broker_url::BrokerUrl, error::Error, kubeconfig};
+use crate::{broker_url::BrokerUrl, entry_name, error::Error};
 
 /// Longest name of a profile, in characters.
 const MAX_NAME_CHARS: usize = 63;
@@ -21,7 +21,7 @@ impl ProfileName {
     /// Parses a name from the command line or from a file.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-        if !plain || text.len() > MAX_NAME_CHARS || kubeconfig::check_name(text).is_err() {
+        if !plain || text.len() > MAX_NAME_CHARS || entry_name::check(text).is_err() {
             return Err(Error::usage(format!("{text:?} cannot be the name of a profile")).hint(
                 "a name begins with a letter and holds at most 63 letters, digits, - and _",
             ));
@@ -94,6 +94,14 @@ impl AccountKey {
             None => format!("--broker {}", self.broker),
             Some(profile) => format!("--broker {} --profile {profile}", self.broker),
         }
+    }
+
+    /// The error that tells a person to sign in. The message is complete without its hint, because
+    /// programs that show only one line of a plugin's stderr show this line.
+    pub(crate) fn sign_in_error(&self, why: impl Into<String>) -> Error {
+        let flags = self.flags();
+        Error::sign_in(format!("not signed in at {self}; run: kubectl tenant login {flags}"))
+            .hint(why)
     }
 }
 

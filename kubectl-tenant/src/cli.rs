@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     broker::Mode,
-    kubeconfig,
+    entry_name,
     models::arguments::Models,
     output::Format,
     reference,
@@ -170,7 +170,7 @@ pub(crate) struct SignInFlags {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EntryFlags {
     /// Name of context, cluster and user in the kubeconfig [default: the broker's names]
-    #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = kubeconfig::check_name)]
+    #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = entry_name::check)]
     pub(crate) context: Option<String>,
     /// Absolute path of this plugin in the kubeconfig, for programs that do not search PATH
     #[arg(long, value_name = "FILE", value_parser = absolute, value_hint = ValueHint::FilePath)]

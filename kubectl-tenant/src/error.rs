@@ -5,7 +5,7 @@ use std::{fmt, io, path::Path, time::Duration};
 use serde::{Deserialize, Serialize};
 use tenant_shared::Code;
 
-use crate::{account_key::AccountKey, terminal};
+use crate::terminal;
 
 /// Kind of an error; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,15 +80,9 @@ impl Error {
         Self::new(Kind::Refused, message)
     }
 
-    /// The error that tells a person to sign in. The message is complete without its hint, because
-    /// programs that show only one line of a plugin's stderr show this line.
-    pub(crate) fn sign_in(account: &AccountKey, why: impl Into<String>) -> Self {
-        let flags = account.flags();
-        Self::new(
-            Kind::SignIn,
-            format!("not signed in at {account}; run: kubectl tenant login {flags}"),
-        )
-        .hint(why)
+    /// The error of a person who has to sign in; `AccountKey::sign_in_error` has its text.
+    pub(crate) fn sign_in(message: impl Into<String>) -> Self {
+        Self::new(Kind::SignIn, message)
     }
 
     /// A failed file operation; `doing` is a verb with its object, as in "cannot open …".

@@ -55,7 +55,7 @@ impl Broker {
             }
             let status: Option<Value> = serde_json::from_slice(response.body()).ok();
             let why = status.as_ref().and_then(message).unwrap_or("the gateway asks for a sign-in");
-            Err(Error::sign_in(&self.account, why))
+            Err(self.account.sign_in_error(why))
         };
         let (mut retries, mut paused) = (0, Duration::ZERO);
         let response = loop {

@@ -213,7 +213,7 @@ impl Http {
         };
         let (id, code) = (request_id(&problem), problem.code());
         let error = match code {
-            Code::Unauthenticated => Error::sign_in(&self.account, problem.detail),
+            Code::Unauthenticated => self.account.sign_in_error(problem.detail),
             Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
                 .hint(format!("ask an administrator of {}", self.account.broker)),
             Code::WorkspaceNotReady => {

@@ -11,7 +11,7 @@
 //! | `broker_url` | broker URLs in one canonical form |
 //! | `compatibility` | versions of broker and plugin that work together |
 //! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
-//! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
+//! | `kubeconfig`, `entry_name` | the merge that preserves everything else in the kubeconfig; names of its entries |
 //! | `account` | the account and broker client that every online command opens first |
 //! | `tenants` | the commands for tenants and their namespaces, `use`, `why` and `import` |
 //! | `models` | the commands for the models of a namespace and its Llama Stack |
@@ -42,6 +42,7 @@ mod compatibility;
 mod completion;
 mod credential;
 mod credentials;
+mod entry_name;
 mod error;
 mod gateway;
 mod http;

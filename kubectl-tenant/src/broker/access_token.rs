@@ -66,7 +66,7 @@ impl Broker {
                 Some(issuer.endpoints()?.0)
             }
         };
-        let gone = || Error::sign_in(&self.account, "there is no session on this machine any more");
+        let gone = || self.account.sign_in_error("there is no session on this machine any more");
         let endpoint = endpoint.ok_or_else(gone)?;
         oidc::exchange_for_gateway_token(&self.http, &endpoint, access, &self.clock).await
     }
@@ -112,13 +112,13 @@ impl Broker {
         };
         let usable = || sessions.read().ok().flatten().filter(|session| is_usable(session));
         if sessions.read()?.is_none() {
-            return Err(Error::sign_in(&self.account, "there is no session on this machine"));
+            return Err(self.account.sign_in_error("there is no session on this machine"));
         }
         if let Some(session) = usable() {
             return Ok(session.access);
         }
         if !self.renews_session {
-            return Err(Error::sign_in(&self.account, "the access token has expired"));
+            return Err(self.account.sign_in_error("the access token has expired"));
         }
         let path = sessions.lock_path();
         let _lock = match lock::acquire(path, self.http.time_left(), usable).await? {
@@ -139,22 +139,17 @@ impl Broker {
 
     /// Renews the session with its refresh token. The caller holds the lock.
     async fn refresh_session(&self, sessions: &SessionStore) -> Result<AccessToken, Error> {
-        let gone = || Error::sign_in(&self.account, "there is no session on this machine any more");
+        let gone = || self.account.sign_in_error("there is no session on this machine any more");
         // The successor needs a file before the old refresh token is used up.
         let mut pending = sessions.prepare()?;
         let mut session = sessions.read()?.ok_or_else(gone)?;
         let mut raced = false;
         loop {
             let refresh_token = sessions.refresh_token(&session)?.ok_or_else(|| {
-                Error::sign_in(
-                    &self.account,
-                    match session.storage {
-                        Storage::None => {
-                            "the last sign-in is over, and --storage none keeps nothing"
-                        }
-                        _ => "the session's refresh token is no longer in its storage",
-                    },
-                )
+                self.account.sign_in_error(match session.storage {
+                    Storage::None => "the last sign-in is over, and --storage none keeps nothing",
+                    _ => "the session's refresh token is no longer in its storage",
+                })
             })?;
             let refresh = oidc::refresh(
                 &self.http,
@@ -184,7 +179,7 @@ impl Broker {
                     });
                     if same || raced {
                         sessions.remove()?;
-                        return Err(Error::sign_in(&self.account, why));
+                        return Err(self.account.sign_in_error(why));
                     }
                     if again.access.is_usable(self.clock.now()) {
                         return Ok(again.access);

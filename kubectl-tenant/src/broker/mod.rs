@@ -191,7 +191,7 @@ impl Broker {
             |error: http::Error| Error::other(format!("cannot build a request: {error}"));
         let mut bearer =
             header::HeaderValue::try_from(format!("Bearer {}", access.expose_secret()))
-                .map_err(|_| Error::sign_in(&self.account, "the stored session is malformed"))?;
+                .map_err(|_| self.account.sign_in_error("the stored session is malformed"))?;
         bearer.set_sensitive(true);
         let mut request = Request::builder()
             .method(method)

@@ -34,7 +34,7 @@ pub(super) fn fetch(
     let sessions = SessionStore::new(paths, &request.account, world);
     // Without a session there is nothing to lock or to request.
     if !sessions.exists() {
-        let error = Error::sign_in(&request.account, "there is no session on this machine yet");
+        let error = request.account.sign_in_error("there is no session on this machine yet");
         return sign_in_if_allowed(request, cache, stale, interactive, paths, world, error);
     }
     match fetch_locked(request, cache, stale, paths, world) {

@@ -90,7 +90,7 @@ impl Broker {
         let message = failure.error.message;
         match response.status() {
             StatusCode::NOT_FOUND if message.starts_with(NO_SUCH_PATH) => self.no_model_services(),
-            StatusCode::UNAUTHORIZED => Error::sign_in(&self.account, message),
+            StatusCode::UNAUTHORIZED => self.account.sign_in_error(message),
             StatusCode::FORBIDDEN if is_missing_right(&message) => Error::refused(message).hint(
                 "models need the rights to get and list inferenceservices, \
                      llminferenceservices and servingruntimes of serving.kserve.io and \

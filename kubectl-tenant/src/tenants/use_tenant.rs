@@ -8,9 +8,10 @@ use super::{arguments::UseTenant, membership};
 use crate::{
     account::Account,
     broker::Mode,
+    entry_name,
     error::Error,
     http::TOTAL_TIMEOUT,
-    kubeconfig::{self, Entries},
+    kubeconfig::Entries,
     runtime,
     store::AccountFlags,
     workspace::{ContextOptions, PROVISIONING_TIMEOUT, install_context},
@@ -73,7 +74,7 @@ fn context_name(own: Option<&str>, tenant: &str) -> Result<String, Error> {
         return Err(Error::usage(format!("{name} is the context of the personal workspace"))
             .hint("choose another name: --context NAME"));
     }
-    kubeconfig::check_name(&name).map_err(Error::usage)
+    entry_name::check(&name).map_err(Error::usage)
 }
 
 /// The default namespace of the context: the given one, or the first active one.
