@@ -19,19 +19,6 @@ use crate::{
     tenants::arguments::{Import, Namespaces, Tenants, UseTenant, WhyArgs},
 };
 
-/// Environment variable with the name of the account, if `--profile` does not name it.
-pub(crate) const PROFILE_ENV: &str = "TENANT_PROFILE";
-/// Environment variable that says where the session is stored, if `--storage` does not say.
-pub(crate) const STORAGE_ENV: &str = "TENANT_STORAGE";
-/// Environment variable with the workspace of a machine, by identifier or namespace.
-pub(crate) const WORKSPACE_ENV: &str = "TENANT_WORKSPACE";
-/// Environment variable with the path of a PEM file whose certificates are trusted besides the
-/// system's.
-pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
-/// Environment variable: `1` lets `get-token` open a browser when kubectl says that a person is at
-/// the terminal.
-pub(crate) const AUTO_LOGIN_ENV: &str = "TENANT_AUTO_LOGIN";
-
 /// Your own namespace in a shared cluster: sign in once, then use kubectl as usual.
 #[derive(Debug, Parser)]
 #[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = reference::after_help())]

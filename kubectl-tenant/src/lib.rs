@@ -10,7 +10,7 @@
 //! | `broker`, `http` | the client for the broker's API, and the errors of its responses |
 //! | `broker_url` | broker URLs in one canonical form |
 //! | `compatibility` | versions of broker and plugin that work together |
-//! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
+//! | `account_key`, `store`, `keyring` | accounts, their sessions and profiles on disk, and the system's keyring |
 //! | `kubeconfig`, `entry_name` | the merge that preserves everything else in the kubeconfig; names of its entries |
 //! | `account` | the account and broker client that every online command opens first |
 //! | `tenants` | the commands for tenants and their namespaces, `use`, `why` and `import` |
@@ -20,6 +20,7 @@
 //! | `error`, `output`, `terminal` | errors with hints and exit codes; tables, JSON and YAML; text without control characters |
 //! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
+//! | `environment`, `browser`, `shell_words` | environment variables; the browser of a sign-in; command lines in variables |
 //! | `world` | every side effect behind one struct, so that [`run`] is the whole program, also in a test |
 //!
 //! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`. [`run`] first passes
@@ -37,15 +38,18 @@ mod account_key;
 mod audit;
 mod broker;
 mod broker_url;
+mod browser;
 mod cli;
 mod compatibility;
 mod completion;
 mod credential;
 mod credentials;
 mod entry_name;
+mod environment;
 mod error;
 mod gateway;
 mod http;
+mod keyring;
 mod kubeconfig;
 mod lock;
 mod login;
@@ -60,6 +64,7 @@ mod profiles;
 mod reference;
 mod runtime;
 mod sessions;
+mod shell_words;
 mod status;
 mod store;
 mod suspension;
@@ -78,8 +83,10 @@ use std::ffi::OsString;
 use clap::Parser;
 use tenant_cached_token::HitOutcome;
 
+pub use environment::Env;
+pub use keyring::Keyring;
 pub use tenant_cached_token::Parent;
-pub use world::{Clock, Env, Input, Keyring, Messages, World};
+pub use world::{Clock, Input, Messages, World};
 
 use cli::{Cli, Command, TokenMode};
 use credential::{GetTokenRequest, Workload};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{error::Error, world::Env};
+use crate::{environment::Env, error::Error};
 
 /// The folders; they need not exist.
 #[derive(Clone, Debug)]

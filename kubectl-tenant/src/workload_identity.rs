@@ -8,7 +8,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use tenant_cached_token::{ID_TOKEN_ENV, ID_TOKEN_FILE_ENV, hash};
 
-use crate::{cli::WORKSPACE_ENV, error::Error, store::AccountFlags, world::Env};
+use crate::{
+    environment::{Env, WORKSPACE_ENV},
+    error::Error,
+    store::AccountFlags,
+};
 
 /// Maximum size of a token, in bytes: more than any provider issues, and what a header may contain.
 const MAX_TOKEN_BYTES: u64 = 64 * 1024;

@@ -1,8 +1,6 @@
 //! Every side effect behind one struct, so that the whole program can run inside a test.
 
 use std::{
-    collections::HashMap,
-    ffi::OsString,
     io::{self, BufRead, BufReader, Read, Write},
     path::Path,
     sync::{
@@ -13,8 +11,13 @@ use std::{
 
 use tenant_cached_token::Parent;
 
-pub use crate::store::Keyring;
-use crate::terminal;
+use crate::{
+    browser::open_browser,
+    environment::Env,
+    error::Error,
+    keyring::Keyring,
+    terminal::{sanitize, sanitize_lines},
+};
 
 /// Everything that the program uses of its environment.
 pub struct World {
@@ -53,7 +56,7 @@ impl World {
             stdin_is_terminal: || rustix::termios::isatty(io::stdin()),
             stdout: Box::new(tenant_cached_token::Stdout),
             stderr: Messages::to(io::stderr()),
-            browser: crate::login::open_browser,
+            browser: open_browser,
             in_container,
             keyring: Keyring::System,
             parent: Parent::of_this_process,
@@ -71,11 +74,11 @@ impl World {
     }
 
     /// Prints data to stdout.
-    pub(crate) fn print(&mut self, data: &str) -> Result<(), crate::error::Error> {
+    pub(crate) fn print(&mut self, data: &str) -> Result<(), Error> {
         self.stdout
             .write_all(data.as_bytes())
             .and_then(|()| self.stdout.flush())
-            .map_err(|error| crate::error::Error::unwritable(&error))
+            .map_err(|error| Error::unwritable(&error))
     }
 }
 
@@ -135,14 +138,14 @@ impl Messages {
     /// Prints one line and sanitizes it. A failed write is ignored, because there is no other place
     /// to report it.
     pub(crate) fn print_message(&self, line: impl AsRef<str>) {
-        self.write(&format!("{}\n", terminal::sanitize(line.as_ref())));
+        self.write(&format!("{}\n", sanitize(line.as_ref())));
     }
 
     /// Prints text without the characters that a terminal obeys: lines, or a prompt without a line
     /// end.
     pub(crate) fn write(&self, text: &str) {
         // Much of the text comes from outside.
-        let text = terminal::sanitize_lines(text);
+        let text = sanitize_lines(text);
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
     }
@@ -156,31 +159,6 @@ fn in_container() -> bool {
 #[expect(clippy::disallowed_methods, reason = "the one caller of the OS generator here")]
 fn os_entropy(buffer: &mut [u8]) -> io::Result<()> {
     getrandom::fill(buffer).map_err(io::Error::other)
-}
-
-/// Environment variables: of this process, or fixed ones in tests.
-#[derive(Clone, Debug)]
-pub enum Env {
-    /// The variables of this process.
-    Process,
-    /// Exactly these variables.
-    Fixed(HashMap<OsString, OsString>),
-}
-
-impl Env {
-    /// Value of a variable; an empty one counts as not set.
-    pub fn get(&self, name: &str) -> Option<OsString> {
-        match self {
-            Self::Process => std::env::var_os(name),
-            Self::Fixed(map) => map.get(std::ffi::OsStr::new(name)).cloned(),
-        }
-        .filter(|value| !value.is_empty())
-    }
-
-    /// Value of a variable as text; [`None`] if it is not set or not UTF-8.
-    pub fn text(&self, name: &str) -> Option<String> {
-        self.get(name).and_then(|value| value.into_string().ok())
-    }
 }
 
 /// Source of the current time.

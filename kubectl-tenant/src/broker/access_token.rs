@@ -7,9 +7,10 @@ use secrecy::{ExposeSecret, SecretString};
 use super::Broker;
 use crate::{
     error::{Error, Kind},
+    keyring::KEYRING_TIMEOUT,
     lock::{self, LockOutcome},
     oidc::{self, Issuer, RefreshOutcome},
-    store::{AccessToken, KEYRING_TIMEOUT, Session, SessionStore, Storage},
+    store::{AccessToken, Session, SessionStore, Storage},
     workload_identity::WorkloadIdentity,
 };
 

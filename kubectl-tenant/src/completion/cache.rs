@@ -69,7 +69,7 @@ mod tests {
     use std::{collections::HashMap, fs};
 
     use super::*;
-    use crate::{broker_url::BrokerUrl, world::Env};
+    use crate::{broker_url::BrokerUrl, environment::Env};
 
     #[test]
     fn candidates_are_used_again_for_some_seconds() {

@@ -13,10 +13,7 @@ use std::{
 use tenant_shared::PLUGIN_COMMAND;
 
 use super::{COMPLETE_ARGUMENT, KUBECTL_SCRIPT};
-use crate::{
-    error::Error,
-    world::{Env, World},
-};
+use crate::{environment::Env, error::Error, world::World};
 
 /// File name of the program, by which kubectl finds it on `PATH`.
 const PROGRAM: &str = "kubectl_complete-tenant";

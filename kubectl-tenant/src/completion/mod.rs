@@ -24,7 +24,8 @@ use self::{
 use crate::{
     cli::{Cli, CompletionAction},
     error::Error,
-    world::{Keyring, Messages, World},
+    keyring::Keyring,
+    world::{Messages, World},
 };
 
 /// First argument of a call that asks for completions; the words of the command line follow.

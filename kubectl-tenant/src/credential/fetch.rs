@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{Cache, GetTokenRequest};
 use crate::{
     broker::Broker,
+    environment::AUTO_LOGIN_ENV,
     error::Error,
     http,
     lock::{self, LockOutcome},
@@ -55,7 +56,7 @@ fn sign_in_if_allowed(
     world: &mut World,
     error: Error,
 ) -> Result<CachedToken, Error> {
-    if !interactive || world.env.get(crate::cli::AUTO_LOGIN_ENV).is_none_or(|value| value != "1") {
+    if !interactive || world.env.get(AUTO_LOGIN_ENV).is_none_or(|value| value != "1") {
         return Err(error);
     }
     login::from_get_token(&request.account, paths, world)?

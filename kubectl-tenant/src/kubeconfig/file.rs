@@ -10,10 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    error::Error,
-    world::{Env, Messages},
-};
+use crate::{environment::Env, error::Error, world::Messages};
 
 /// Age from which a lock file counts as stale: its process died. kubectl holds the lock for
 /// milliseconds.

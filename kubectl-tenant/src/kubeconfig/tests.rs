@@ -20,8 +20,9 @@ use crate::{
     account_key::{AccountKey, ProfileName},
     broker::Mode,
     broker_url::BrokerUrl,
+    environment::Env,
     runtime,
-    world::{Env, Messages},
+    world::Messages,
 };
 
 /// A kubeconfig document as the broker's API returns it.

@@ -2,7 +2,6 @@
 //! code, or the device grant.
 
 mod authorization_code;
-mod browser;
 mod command;
 mod device;
 mod listener;
@@ -13,7 +12,6 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use browser::{open_browser, split_words};
 pub(crate) use command::login;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Sign-in methods, and how the one that fits this machine is detected.
 
-use crate::world::{Env, World};
+use crate::{environment::Env, world::World};
 
 /// How a person signs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,10 @@
 //! Both are files of one user. Sessions are stored apart from Kubernetes tokens, so that a damaged
 //! token costs a request and not a sign-in.
 
-mod keyring;
 mod profiles;
 mod session;
 mod storage;
 
-pub(crate) use keyring::KEYRING_TIMEOUT;
-pub use keyring::Keyring;
 pub(crate) use profiles::{AccountFlags, Profile, Profiles};
 pub(crate) use session::{AccessToken, Session, SessionStore};
 pub(crate) use storage::{Storage, StoragePreference};

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use tenant_cached_token::CLOCK_SETBACK_TOLERANCE_SECONDS;
 use tenant_shared::WireTime;
 
-use super::{Keyring, Storage, StoragePreference, keyring::KEYRING_TIMEOUT, secret};
+use super::{Storage, StoragePreference, secret};
 use crate::{
     account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     error::Error,
+    keyring::{KEYRING_TIMEOUT, Keyring},
     lock::{self, LockOutcome},
     paths::Paths,
     private_file::{self, PrivateFile, Replacement},

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Keyring,
-    keyring::{INTERACTIVE_KEYRING_TIMEOUT, KEYRING_TIMEOUT},
+use crate::{
+    environment::{Env, STORAGE_ENV},
+    error::Error,
+    keyring::{INTERACTIVE_KEYRING_TIMEOUT, KEYRING_TIMEOUT, Keyring},
 };
-use crate::{cli::STORAGE_ENV, error::Error, world::Env};
 
 /// Storage of the refresh token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

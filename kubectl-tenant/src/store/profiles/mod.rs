@@ -12,9 +12,10 @@ use super::Storage;
 use crate::{
     account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
+    environment::{CA_ENV, Env, PROFILE_ENV},
     error::Error,
     private_file::{self, PrivateFile},
-    world::{Env, Messages},
+    world::Messages,
 };
 
 /// Version of the file's schema. Version 1 had one account for each broker.
@@ -217,7 +218,7 @@ impl Profiles {
         if let Some(broker) = flag {
             return Ok(AccountKey::unnamed(broker));
         }
-        if let Some(name) = env.text(crate::cli::PROFILE_ENV) {
+        if let Some(name) = env.text(PROFILE_ENV) {
             return self.by_name(&name, None, variable, may_be_new);
         }
         match (variable()?, &self.current) {
@@ -279,7 +280,7 @@ impl Profiles {
         // As everywhere, a variable does not override a flag.
         let profile = match (&flags.profile, &flags.broker) {
             (None, Some(_)) => None,
-            (flag, _) => set(flag, crate::cli::PROFILE_ENV),
+            (flag, _) => set(flag, PROFILE_ENV),
         };
         Ok(match (profile, broker) {
             (Some(_), _) => Some(AccountFilter::Account(self.choose(flags, env)?)),
@@ -305,7 +306,7 @@ impl Profiles {
 
     /// CA file to trust for a broker: `TENANT_BROKER_CA`, then the stored one.
     pub(crate) fn ca_file(&self, account: &AccountKey, env: &Env) -> Option<PathBuf> {
-        env.get(crate::cli::CA_ENV).map(PathBuf::from).or_else(|| self.get(account).ca_file)
+        env.get(CA_ENV).map(PathBuf::from).or_else(|| self.get(account).ca_file)
     }
 }
 

@@ -11,11 +11,8 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    error::Error,
-    login::split_words,
-    private_file,
-    tenants::input_file,
-    world::{Env, Input},
+    environment::Env, error::Error, private_file, shell_words::split_words, tenants::input_file,
+    world::Input,
 };
 
 /// Variables with the command line of the editor; the first one that is set counts, as for kubectl.

@@ -9,7 +9,7 @@ use std::{sync::mpsc, time::Duration};
 use keyring_core::{Entry, Error as KeyringError};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::world::Env;
+use crate::environment::Env;
 
 /// Maximum size of a secret, in bytes. The smallest limit of the keyrings in use is far above this,
 /// but not far enough for tokens that carry claims.
