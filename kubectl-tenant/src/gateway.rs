@@ -9,6 +9,7 @@ use tenant_shared::GATEWAY_PATH;
 use crate::{
     broker::Broker,
     error::Error,
+    failure_message,
     http::{Response, TOTAL_TIMEOUT},
 };
 
@@ -31,7 +32,7 @@ impl KubernetesResponse {
     }
 
     fn refusal(&self) -> Error {
-        let message = message(&self.object).unwrap_or("no reason is given");
+        let message = failure_message::of_status(&self.object).unwrap_or("no reason is given");
         Error::refused(format!("the cluster refused ({}): {message}", self.status.as_u16()))
     }
 }
@@ -54,7 +55,8 @@ impl Broker {
                 return Ok(response);
             }
             let status: Option<Value> = serde_json::from_slice(response.body()).ok();
-            let why = status.as_ref().and_then(message).unwrap_or("the gateway asks for a sign-in");
+            let why = status.as_ref().and_then(failure_message::of_status);
+            let why = why.unwrap_or("the gateway asks for a sign-in");
             Err(self.account.sign_in_error(why))
         };
         let (mut retries, mut paused) = (0, Duration::ZERO);
@@ -82,11 +84,6 @@ impl Broker {
         })?;
         Ok(KubernetesResponse { status, object })
     }
-}
-
-/// Message of a `Status`.
-pub(crate) fn message(status: &Value) -> Option<&str> {
-    status["message"].as_str().filter(|message| !message.is_empty())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{account_key::AccountKey, compatibility, error::Error, gateway, models};
+use crate::{account_key::AccountKey, compatibility, error::Error, failure_message};
 
 /// Timeout of a connection, name resolution and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -175,9 +175,9 @@ impl Http {
             ))
         } else {
             let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-            let text = gateway::message(&object)
+            let text = failure_message::of_status(&object)
                 .map(str::to_owned)
-                .or_else(|| models::message(response.body()))
+                .or_else(|| failure_message::of_model_services(response.body()))
                 .map_or(String::new(), |text| format!(": {text}"));
             Error::unreachable(format!(
                 "the broker {} answered {status}{text}",

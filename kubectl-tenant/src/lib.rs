@@ -7,7 +7,7 @@
 //! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
 //! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
-//! | `broker`, `http` | the client for the broker's API, and the errors of its responses |
+//! | `broker`, `http`, `failure_message` | the client for the broker's API, and the errors of its responses |
 //! | `broker_url` | broker URLs in one canonical form |
 //! | `compatibility` | versions of broker and plugin that work together |
 //! | `account_key`, `store`, `keyring` | accounts, their sessions and profiles on disk, and the system's keyring |
@@ -47,6 +47,7 @@ mod credentials;
 mod entry_name;
 mod environment;
 mod error;
+mod failure_message;
 mod gateway;
 mod http;
 mod keyring;

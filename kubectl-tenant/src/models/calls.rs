@@ -115,9 +115,3 @@ fn is_missing_right(message: &str) -> bool {
     let is_other = ["exceeded quota", "denied"].iter().any(|text| message.contains(text));
     message.starts_with(NO_PERMISSION) && !is_other
 }
-
-/// The text of a failure of model services in the body of a response.
-pub(crate) fn message(body: &[u8]) -> Option<String> {
-    let failure: ModelServicesFailure = serde_json::from_slice(body).ok()?;
-    Some(failure.error.message).filter(|message| !message.is_empty())
-}

@@ -14,5 +14,4 @@ mod distribution;
 mod list;
 mod target;
 
-pub(crate) use calls::message;
 pub(crate) use list::models;
