@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     broker::Page,
-    cli::Audit as Options,
+    cli::workspaces::Audit as Options,
     error::Error,
     output::{self, Format},
     runtime,

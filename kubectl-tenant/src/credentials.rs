@@ -7,7 +7,9 @@ use tenant_shared::{
 use crate::{
     account::Account,
     broker::Page,
-    cli::{Credentials as Options, CredentialsAction, ListedCredentials, RevokeCredential},
+    cli::credentials::{
+        Credentials as Options, CredentialsAction, ListedCredentials, RevokeCredential,
+    },
     credential::Cache,
     error::Error,
     output, runtime,

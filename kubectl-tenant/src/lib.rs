@@ -89,7 +89,7 @@ pub use keyring::Keyring;
 pub use tenant_cached_token::Parent;
 pub use world::{Clock, Input, Messages, World};
 
-use cli::{Cli, Command, TokenMode};
+use cli::{Cli, Command, credentials::TokenMode};
 use credential::{GetTokenRequest, Workload};
 use error::{Error, Kind};
 use workload_identity::WorkloadIdentity;

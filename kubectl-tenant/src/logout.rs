@@ -4,7 +4,7 @@
 use crate::{
     account_key::AccountKey,
     broker::Broker,
-    cli::Logout,
+    cli::accounts::Logout,
     completion,
     credential::{Cache, NegativeCache},
     error::Error,

@@ -5,7 +5,7 @@ use tenant_shared::WireTime;
 
 use crate::{
     broker_url::BrokerUrl,
-    cli::{Profiles as Options, ProfilesAction},
+    cli::accounts::{Profiles as Options, ProfilesAction},
     error::Error,
     output::{self, Format},
     paths::Paths,

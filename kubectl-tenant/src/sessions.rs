@@ -5,7 +5,7 @@ use tenant_shared::{SessionInfo, SessionList};
 use crate::{
     account::Account,
     broker::Page,
-    cli::{ListedSessions, RevokeSession, Sessions as Options, SessionsAction},
+    cli::sessions::{ListedSessions, RevokeSession, Sessions as Options, SessionsAction},
     error::Error,
     logout, output, runtime,
     store::{AccountFlags, SessionStore},

@@ -6,7 +6,7 @@ use tenant_shared::WireTime;
 use crate::{
     account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
-    cli::OutputArgs,
+    cli::options::OutputArgs,
     credential::{CachedFailure, NegativeCache},
     error::{Error, Kind},
     output,

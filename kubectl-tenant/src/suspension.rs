@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     broker::Broker,
-    cli::Suspend,
+    cli::workspaces::Suspend,
     error::{Error, Kind},
     output, runtime,
     store::AccountFlags,

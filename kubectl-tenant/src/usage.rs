@@ -3,8 +3,8 @@
 use tenant_shared::UsageDay;
 
 use crate::{
-    account::Account, cli::Usage as Options, error::Error, output, runtime, store::AccountFlags,
-    workspace, world::World,
+    account::Account, cli::workspaces::Usage as Options, error::Error, output, runtime,
+    store::AccountFlags, workspace, world::World,
 };
 
 /// Runs `usage`.

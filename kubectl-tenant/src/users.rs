@@ -6,7 +6,10 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     broker::{Broker, Page},
-    cli::{ListArgs, Users as Options, UsersAction},
+    cli::{
+        options::ListArgs,
+        users::{Users as Options, UsersAction},
+    },
     error::{Error, Kind},
     output::{self, Format},
     runtime,

@@ -8,7 +8,7 @@ use crate::{
     account_key::{AccountKey, ProfileName},
     broker::Broker,
     broker_url::BrokerUrl,
-    cli::{OutputArgs, TokenMode},
+    cli::{credentials::TokenMode, options::OutputArgs},
     credential::{Cache, belongs_to, mode},
     error::{Error, Kind},
     output,

@@ -10,7 +10,10 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     broker::{Broker, Mode, Page},
-    cli::{EntryFlags, Init, Kubeconfig, Workspaces},
+    cli::{
+        options::EntryFlags,
+        workspaces::{Init, Kubeconfig, Workspaces},
+    },
     error::{Error, Kind},
     kubeconfig::{self, Entries, EntryChoices},
     output, runtime,

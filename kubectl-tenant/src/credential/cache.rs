@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::GetTokenRequest;
 use crate::{
     account_key::{AccountKey, ProfileName},
-    cli::TokenMode,
+    cli::credentials::TokenMode,
     error::Error,
     output,
     paths::Paths,

@@ -15,7 +15,10 @@ use crate::{
     account_key::{AccountKey, ProfileName},
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
-    cli::{self, Login, SignInFlags},
+    cli::{
+        accounts::{Login, SignInFlags},
+        workspaces::Kubeconfig,
+    },
     error::{Error, Kind},
     http::Http,
     kubeconfig::{self, Entries, EntryChoices, Installed},
@@ -175,7 +178,7 @@ fn for_machine(flags: &AccountFlags, options: &Login, world: &mut World) -> Resu
         return Err(Error::usage("a machine does not sign in, and no session is stored for it")
             .hint(format!("unset {ID_TOKEN_ENV} and {ID_TOKEN_FILE_ENV} to sign in as a person")));
     }
-    let kubeconfig = cli::Kubeconfig {
+    let kubeconfig = Kubeconfig {
         mode: Mode::Exec,
         print: false,
         dry_run: false,

@@ -5,11 +5,9 @@ use std::time::Duration;
 use tenant_shared::{DistributionStatus, InstallDistributionRequest, InstallModel};
 use tokio::time::Instant;
 
-use super::{
-    arguments::{DeleteDistribution, InNamespace, InstallModels},
-    target::CommandTarget,
-};
+use super::target::CommandTarget;
 use crate::{
+    cli::models::{DeleteDistribution, InNamespace, InstallModels},
     error::{Error, Kind},
     output, runtime,
     store::AccountFlags,

@@ -2,12 +2,15 @@
 
 use tenant_shared::AAModel;
 
-use super::{
-    arguments::{ListFormat, ListModels, Models as Options, ModelsAction},
-    distribution,
-    target::CommandTarget,
+use super::{distribution, target::CommandTarget};
+use crate::{
+    cli::models::{ListFormat, ListModels, Models as Options, ModelsAction},
+    error::Error,
+    output, runtime,
+    store::AccountFlags,
+    terminal,
+    world::World,
 };
-use crate::{error::Error, output, runtime, store::AccountFlags, terminal, world::World};
 
 /// Runs `models`.
 pub(crate) fn models(

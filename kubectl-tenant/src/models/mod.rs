@@ -2,13 +2,11 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `arguments` | flags and arguments of the commands |
 //! | `calls` | the calls of model services, and the errors of their failures |
 //! | `target` | the namespace and the broker of a command |
 //! | `list` | the list of models |
 //! | `distribution` | the Llama Stack: install, wait, status, delete |
 
-pub(crate) mod arguments;
 mod calls;
 mod distribution;
 mod list;

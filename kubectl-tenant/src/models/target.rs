@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{arguments::NamespaceFlag, calls::REQUEST_TIMEOUT};
+use super::calls::REQUEST_TIMEOUT;
 use crate::{
-    account::Account, broker::Broker, error::Error, runtime, store::AccountFlags, workspace,
-    world::World,
+    account::Account, broker::Broker, cli::models::NamespaceFlag, error::Error, runtime,
+    store::AccountFlags, workspace, world::World,
 };
 
 /// The broker and the namespace of a command for models.

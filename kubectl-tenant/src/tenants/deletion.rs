@@ -7,10 +7,10 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{arguments::DeleteNamespace, choose, membership};
+use super::{choose, membership};
 use crate::{
-    account::Account, broker::Broker, error::Error, http::TOTAL_TIMEOUT, runtime,
-    store::AccountFlags, world::World,
+    account::Account, broker::Broker, cli::namespaces::DeleteNamespace, error::Error,
+    http::TOTAL_TIMEOUT, runtime, store::AccountFlags, world::World,
 };
 
 /// Interval at which the cluster is asked whether the namespace is gone.

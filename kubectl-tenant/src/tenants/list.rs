@@ -2,12 +2,16 @@
 
 use tenant_shared::{TenantInfo, TenantMember, TenantRole};
 
-use super::{
-    arguments::{NamedTenant, Tenants as Options, TenantsAction},
-    suspension, write,
-};
+use super::{suspension, write};
 use crate::{
-    account::Account, cli::OutputArgs, error::Error, output, runtime, store::AccountFlags,
+    account::Account,
+    cli::{
+        options::OutputArgs,
+        tenants::{NamedTenant, Tenants as Options, TenantsAction},
+    },
+    error::Error,
+    output, runtime,
+    store::AccountFlags,
     world::World,
 };
 

@@ -2,7 +2,6 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `arguments` | flags and arguments of the commands |
 //! | `calls` | the calls of the broker's API |
 //! | `choose` | which of a person's tenants a namespace belongs to |
 //! | `membership` | becoming a member of a tenant |
@@ -13,7 +12,6 @@
 //! | `import` | `import`: the translation, and the report |
 //! | `input_file`, `documents`, `render` | YAML files: their text, their objects, and how objects are written |
 
-pub(crate) mod arguments;
 mod calls;
 mod choose;
 mod deletion;

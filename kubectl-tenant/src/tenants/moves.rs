@@ -17,10 +17,16 @@ use tenant_shared::{
 };
 use tokio::time::Instant;
 
-use super::arguments::{AdoptNamespace, MoveFlags, TransferNamespace};
 use crate::{
-    account::Account, broker::Broker, error::Error, http::TOTAL_TIMEOUT, output, runtime,
-    store::AccountFlags, terminal, world::World,
+    account::Account,
+    broker::Broker,
+    cli::namespaces::{AdoptNamespace, MoveFlags, TransferNamespace},
+    error::Error,
+    http::TOTAL_TIMEOUT,
+    output, runtime,
+    store::AccountFlags,
+    terminal,
+    world::World,
 };
 
 /// Interval at which the broker is asked whether the namespace arrived.

@@ -3,12 +3,14 @@
 use serde::Serialize;
 use tenant_shared::{CreateNamespaceRequest, TenantNamespace};
 
-use super::{
-    arguments::{CreateNamespace, ListedNamespaces, Namespaces as Options, NamespacesAction},
-    choose, deletion, moves,
-};
+use super::{choose, deletion, moves};
 use crate::{
-    account::Account, broker::Broker, error::Error, output, runtime, store::AccountFlags,
+    account::Account,
+    broker::Broker,
+    cli::namespaces::{CreateNamespace, ListedNamespaces, Namespaces as Options, NamespacesAction},
+    error::Error,
+    output, runtime,
+    store::AccountFlags,
     world::World,
 };
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tenant_shared::TenantSuspension;
 use tokio::time::Instant;
 
-use super::arguments::SuspendTenant;
 use crate::{
     account::Account,
     broker::Broker,
+    cli::tenants::SuspendTenant,
     error::Error,
     http::TOTAL_TIMEOUT,
     output, runtime,

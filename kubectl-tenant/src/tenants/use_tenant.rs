@@ -4,10 +4,11 @@ use secrecy::ExposeSecret;
 use tenant_shared::{CONTEXT_NAME, TenantNamespace};
 use tokio::time::Instant;
 
-use super::{arguments::UseTenant, membership};
+use super::membership;
 use crate::{
     account::Account,
     broker::Mode,
+    cli::tenants::UseTenant,
     entry_name,
     error::Error,
     http::TOTAL_TIMEOUT,

@@ -6,8 +6,8 @@ mod not_carried_out;
 mod translate;
 
 use self::translate::Translation;
-use super::{arguments::Import, documents, input_file, render};
-use crate::{error::Error, world::World};
+use super::{documents, input_file, render};
+use crate::{cli::tenants::Import, error::Error, world::World};
 
 /// Runs `import`.
 pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {

@@ -4,11 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tenant_shared::{NAME_PREFIX, TenantInfo, TenantRole};
 
-use super::{
-    super::{arguments::WhyArgs, list},
-    reason,
-};
-use crate::terminal;
+use super::{super::list, reason};
+use crate::{cli::tenants::WhyArgs, terminal};
 
 /// Resources of the API group of Kubernetes without a name (API reference, core/v1), and `*`.
 const CORE_RESOURCES: [&str; 18] = [
@@ -168,7 +165,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{cli::OutputArgs, output};
+    use crate::{cli::options::OutputArgs, output};
 
     fn explain(target: &str, status: &Value) -> Explanation {
         let options = WhyArgs {

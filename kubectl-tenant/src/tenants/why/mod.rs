@@ -3,18 +3,16 @@
 
 mod explanation;
 mod reason;
-mod target;
 
 use http::Method;
 use serde_json::{Value, json};
 
-pub(crate) use target::ResourceTarget;
-
 use self::explanation::Explanation;
-use super::{arguments::WhyArgs, choose, membership};
+use super::{choose, membership};
 use crate::{
     account::Account,
     broker::{Broker, json_body},
+    cli::tenants::WhyArgs,
     error::Error,
     output, runtime,
     store::AccountFlags,

@@ -11,14 +11,12 @@ use super::{
 use crate::{
     account::Account,
     broker::Broker,
+    cli::tenants::{ApplyTenants, DryRun},
     error::{Error, Kind},
     output::{self, Format},
     runtime,
     store::AccountFlags,
-    tenants::{
-        arguments::{ApplyTenants, DryRun},
-        calls::ApplyFlags,
-    },
+    tenants::calls::ApplyFlags,
     terminal,
     world::World,
 };

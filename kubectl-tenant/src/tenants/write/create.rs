@@ -6,11 +6,11 @@ use tenant_shared::CreateTenantRequest;
 use super::{manifest, report};
 use crate::{
     account::Account,
+    cli::tenants::{CreateTenant, DryRun},
     error::Error,
     output::{self, Format},
     runtime,
     store::AccountFlags,
-    tenants::arguments::{CreateTenant, DryRun},
     world::World,
 };
 

@@ -3,13 +3,8 @@
 use tenant_shared::{NamespacesOnDelete, TenantDeletion};
 
 use crate::{
-    account::Account,
-    error::Error,
-    output, runtime,
-    store::AccountFlags,
-    tenants::{arguments::DeleteTenant, calls::DeletionFlags},
-    terminal,
-    world::World,
+    account::Account, cli::tenants::DeleteTenant, error::Error, output, runtime,
+    store::AccountFlags, tenants::calls::DeletionFlags, terminal, world::World,
 };
 
 /// Bytes of the answer to the question.

@@ -8,13 +8,8 @@ use super::{
     report,
 };
 use crate::{
-    account::Account,
-    broker::Broker,
-    error::Error,
-    output, runtime,
-    store::AccountFlags,
-    tenants::{arguments::EditTenant, calls::ApplyFlags},
-    world::World,
+    account::Account, broker::Broker, cli::tenants::EditTenant, error::Error, output, runtime,
+    store::AccountFlags, tenants::calls::ApplyFlags, world::World,
 };
 
 /// The beginning of the file.

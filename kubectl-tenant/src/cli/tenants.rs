@@ -1,15 +1,16 @@
-//! Arguments of the commands for tenants.
+//! Arguments of the commands for tenants: `tenants`, `use`, `why` and `import`.
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand, ValueEnum, ValueHint};
-use tenant_shared::{NamespacesOnDelete, is_dns_label};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use tenant_shared::NamespacesOnDelete;
 
-use super::why::ResourceTarget;
-use crate::{
-    broker::Mode,
-    cli::{AuditReason, EntryFlags, OutputArgs},
+use super::{
+    options::{AuditReason, EntryFlags, OutputArgs},
+    resource_target::ResourceTarget,
+    values::{dns_label, service_account},
 };
+use crate::broker::Mode;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -180,128 +181,6 @@ pub(crate) struct SuspendTenant {
 }
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Namespaces {
-    #[command(subcommand)]
-    pub(crate) action: Option<NamespacesAction>,
-    #[command(flatten)]
-    pub(crate) listed: ListedNamespaces,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum NamespacesAction {
-    /// List namespaces (the default)
-    List(ListedNamespaces),
-    /// Create a namespace of a tenant that you own
-    Create(CreateNamespace),
-    /// Delete a namespace with everything in it
-    Delete(DeleteNamespace),
-    /// Give a tenant a namespace that is no tenant's, with your kubeconfig (administrators)
-    Adopt(AdoptNamespace),
-    /// Move a namespace from one tenant to another, with your kubeconfig (administrators)
-    Transfer(TransferNamespace),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListedNamespaces {
-    /// Only those of this tenant [default: all tenants that name you]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
-    pub(crate) tenant: Option<String>,
-    #[command(flatten)]
-    pub(crate) shown: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CreateNamespace {
-    /// Name of the namespace: that of the tenant, a dash, and a name of your choice
-    #[arg(value_parser = dns_label)]
-    pub(crate) name: String,
-    /// Tenant [default: the one that the name begins with, else the only one that you own]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
-    pub(crate) tenant: Option<String>,
-    /// Label of the namespace; repeat it for several
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_and_value)]
-    pub(crate) labels: Vec<(String, String)>,
-    /// Annotation of the namespace; repeat it for several
-    #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = key_and_value)]
-    pub(crate) annotations: Vec<(String, String)>,
-    #[command(flatten)]
-    pub(crate) shown: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeleteNamespace {
-    /// Name of the namespace
-    #[arg(value_parser = dns_label)]
-    pub(crate) namespace: String,
-    /// Tenant of the namespace [default: the one of yours that has it]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
-    pub(crate) tenant: Option<String>,
-    /// Wait until the namespace is gone
-    #[arg(
-        long,
-        value_name = "BOOL",
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        require_equals = true,
-        default_value_t = true,
-        default_missing_value = "true"
-    )]
-    pub(crate) wait: bool,
-    /// How long to wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub(crate) timeout: u32,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AdoptNamespace {
-    /// Name of the namespace
-    #[arg(value_parser = dns_label)]
-    pub(crate) namespace: String,
-    /// Tenant that gets the namespace
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
-    pub(crate) tenant: String,
-    #[command(flatten)]
-    pub(crate) flags: MoveFlags,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TransferNamespace {
-    /// Name of the namespace
-    #[arg(value_parser = dns_label)]
-    pub(crate) namespace: String,
-    /// Tenant that gets the namespace
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
-    pub(crate) to: String,
-    #[command(flatten)]
-    pub(crate) flags: MoveFlags,
-}
-
-/// Flags of a command that moves a namespace.
-#[derive(Debug, Default, Args)]
-pub(crate) struct MoveFlags {
-    /// Only print what would change
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    #[command(flatten)]
-    pub(crate) reason: AuditReason,
-    /// Kubeconfig of an administrator of the cluster [default: that of kubectl]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) kubeconfig: Option<String>,
-    /// Context of that kubeconfig [default: the current one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// How long to wait until the tenant has the namespace
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub(crate) timeout: u32,
-    #[command(flatten)]
-    pub(crate) shown: OutputArgs,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct UseTenant {
     /// Name of the tenant
     #[arg(value_parser = dns_label)]
@@ -344,31 +223,4 @@ pub(crate) struct Import {
     /// Only report what the broker does not carry out
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-fn dns_label(text: &str) -> Result<String, String> {
-    if is_dns_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("a name has 1 to 63 lower case letters, digits and dashes, and begins and ends with a \
-             letter or digit"
-            .to_owned())
-    }
-}
-
-/// Parses a ServiceAccount: its namespace, a colon and its name.
-fn service_account(text: &str) -> Result<(String, String), String> {
-    match text.split_once(':') {
-        Some((namespace, name)) if is_dns_label(namespace) && !name.is_empty() => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err("write NAMESPACE:NAME".to_owned()),
-    }
-}
-
-fn key_and_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write KEY=VALUE".to_owned()),
-    }
 }

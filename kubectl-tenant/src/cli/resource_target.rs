@@ -7,11 +7,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceTarget {
     /// Resource in the plural.
-    pub(super) resource: String,
+    pub(crate) resource: String,
     /// API group; empty for the core group.
-    pub(super) group: String,
+    pub(crate) group: String,
     /// Name of one object.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 impl FromStr for ResourceTarget {

@@ -1,11 +1,12 @@
-//! Arguments of the commands for models.
+//! Arguments of `models`.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tenant_shared::{DISTRIBUTION_NAME, is_dns_label};
 
-use crate::{cli::OutputArgs, output::Format};
+use super::options::OutputArgs;
+use crate::output::Format;
 
 /// Maximum time that a command waits for Llama Stack.
 const MAX_WAIT: Duration = Duration::from_hours(1);
