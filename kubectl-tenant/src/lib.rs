@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `cli`, `reference` | commands and flags; environment variables, files and exit codes |
-//! | `credential` | `get-token` after a cache miss: gets a new token |
+//! | `get_token`, `credential` | `get-token` after a cache miss: gets a new token; tokens and failures on disk |
 //! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
 //! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
@@ -49,6 +49,7 @@ mod environment;
 mod error;
 mod failure_message;
 mod gateway;
+mod get_token;
 mod http;
 mod keyring;
 mod kubeconfig;
@@ -171,7 +172,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
                 gateway: options.mode == TokenMode::Gateway,
                 force: options.force,
             };
-            credential::get_token(&request, world)
+            get_token::get_token(&request, world)
         }
         Command::Status(shown) => status::status(flags, shown, world),
         Command::Completion { action } => completion::completion(&action, world),

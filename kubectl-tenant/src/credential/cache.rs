@@ -7,7 +7,7 @@ use tenant_cached_token::{CacheEntry, CachedToken, EXPIRY_MARGIN_SECONDS, Unread
 use tenant_shared::Credential;
 use uuid::Uuid;
 
-use super::GetTokenRequest;
+use super::request::GetTokenRequest;
 use crate::{
     account_key::{AccountKey, ProfileName},
     cli::credentials::TokenMode,
@@ -83,7 +83,7 @@ impl Cache {
 
     /// Stores an access token for the gateway. Its credential id is derived from a hash: it is not
     /// secret and only tells two tokens apart.
-    pub(super) fn store_access_token(
+    pub(crate) fn store_access_token(
         &self,
         request: &GetTokenRequest,
         access: AccessToken,
@@ -138,7 +138,7 @@ impl Cache {
 
     /// Deletes expired tokens of workloads, because the next job has other claims and would never
     /// find them. A file that cannot be deleted now is deleted next time.
-    pub(super) fn evict_expired_workloads(folder: &Path, now: i64) {
+    pub(crate) fn evict_expired_workloads(folder: &Path, now: i64) {
         for (path, entry) in Self::all(folder) {
             if workload_identity::is_cache_name(entry.profile.as_deref()) && entry.expires_at <= now
             {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tenant_cached_token::Parent;
 
-use super::GetTokenRequest;
+use super::request::GetTokenRequest;
 use crate::{
     account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,

@@ -4,9 +4,9 @@ use tenant_cached_token::{CacheDecision, CacheEntry, CachedToken, decide};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Cache, GetTokenRequest};
 use crate::{
     broker::Broker,
+    credential::{Cache, GetTokenRequest},
     environment::AUTO_LOGIN_ENV,
     error::Error,
     http,
