@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tenant_cached_token::hash;
 
-use super::values::Candidate;
+use super::candidate::Candidate;
 use crate::{
     account_key::AccountKey,
     paths::Paths,

@@ -6,6 +6,7 @@
 //! scripts for `kubectl-tenant …` itself are static: they know commands, flags and fixed values.
 
 mod cache;
+mod candidate;
 mod command_line;
 mod install;
 mod values;
@@ -18,8 +19,8 @@ use clap_complete::Shell;
 pub(crate) use cache::clear as clear_cache;
 
 use self::{
+    candidate::Candidate,
     command_line::{CommandLine, Expected},
-    values::Candidate,
 };
 use crate::{
     cli::{Cli, CompletionAction},
