@@ -36,7 +36,7 @@ pub(crate) fn logout(
             ))
         })?;
         runtime::block_on(delete_local_state(&sessions, &account, &paths))??;
-        let ended = crate::sessions::ended_text(ended.ended);
+        let ended = ended_text(ended.ended);
         world.print_message(format!("Signed out everywhere at {account}: {ended}."));
         return Ok(());
     }
@@ -90,6 +90,11 @@ pub(crate) async fn delete_local_state(
     NegativeCache::new(paths).remove_account(account);
     completion::clear_cache(paths);
     Ok(())
+}
+
+/// Text for the number of revoked sessions.
+pub(crate) fn ended_text(count: u32) -> String {
+    if count == 1 { "1 session ended".to_owned() } else { format!("{count} sessions ended") }
 }
 
 /// Revokes a session at the broker.

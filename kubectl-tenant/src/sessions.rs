@@ -60,11 +60,6 @@ fn table(sessions: &[SessionInfo]) -> String {
     output::columns(["CURRENT", "ID", "CLIENT", "SINCE", "LAST USED", "UNTIL", "ADDRESS"], &rows)
 }
 
-/// Text for the number of revoked sessions.
-pub(crate) fn ended_text(count: u32) -> String {
-    if count == 1 { "1 session ended".to_owned() } else { format!("{count} sessions ended") }
-}
-
 fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
     let broker = &account.broker;
@@ -77,7 +72,7 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
             (Some(id), 0) => Err(Error::refused(format!("{name} has no session {id}"))
                 .hint(format!("list them: kubectl tenant sessions --user {name}"))),
             (_, count) => {
-                world.print_message(format!("{}.", ended_text(count)));
+                world.print_message(format!("{}.", logout::ended_text(count)));
                 Ok(())
             }
         };
@@ -85,7 +80,7 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
     let (said, current_ended) = runtime::block_on(async {
         let Some(id) = options.id else {
             let ended = broker.end_sessions(options.others).await?.ended;
-            return Ok::<_, Error>((format!("{}.", ended_text(ended)), !options.others));
+            return Ok::<_, Error>((format!("{}.", logout::ended_text(ended)), !options.others));
         };
         let current = broker.me().await?.session_id;
         broker.end_session(id).await?;
