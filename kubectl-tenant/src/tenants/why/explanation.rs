@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tenant_shared::{NAME_PREFIX, TenantInfo, TenantRole};
 
-use super::{super::list, reason};
-use crate::{cli::tenants::WhyArgs, terminal};
+use super::reason;
+use crate::{cli::tenants::WhyArgs, tenants::list, terminal};
 
 /// Resources of the API group of Kubernetes without a name (API reference, core/v1), and `*`.
 const CORE_RESOURCES: [&str; 18] = [
