@@ -3,7 +3,7 @@
 //! | Modules | Contents |
 //! |---|---|
 //! | [`source`], [`target`] | the commit; the platforms and what this machine can build for |
-//! | [`compile`], `profile_guided` | builds of broker and plugin |
+//! | [`compile`], `profile_guided`, `cargo` | builds of broker and plugin |
 //! | [`dependencies`], [`linkage`], [`c_library`] | what the programs consist of and need |
 //! | [`bill_of_materials`], [`licenses`] | documents about that |
 //! | [`file_tree`], [`digest`] | deterministic archives |
@@ -15,6 +15,7 @@ pub mod archive;
 pub mod artifacts;
 pub mod bill_of_materials;
 pub mod c_library;
+mod cargo;
 pub mod compile;
 pub mod dependencies;
 pub mod deployment;

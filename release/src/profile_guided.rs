@@ -10,7 +10,7 @@ use integration::process::Program;
 use integration::progress::print_message;
 
 use crate::BROKER;
-use crate::compile::{Build, cargo, run_attached};
+use crate::cargo::{Build, cargo, run_attached};
 use crate::target;
 
 /// Version of the tool that is used.
