@@ -25,19 +25,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Line that the process prints once they are open.
 const STARTED_LINE: &str = "flooding";
 
-/// The flooding tenant, and the paths that the tenant can request.
-#[derive(Clone, Debug)]
-pub(super) struct FloodingTenant {
-    pub(super) gateway: Url,
-    /// The CA as PEM.
-    pub(super) authority: String,
-    pub(super) token: String,
-    /// Path of one small object.
-    pub(super) small: String,
-    /// Path of a list of 1 MiB.
-    pub(super) list: String,
-}
-
 /// Input of the process, as JSON on its standard input.
 #[derive(Deserialize, Serialize)]
 struct TenantFloodInput {

@@ -8,7 +8,9 @@ pub(crate) mod caller;
 mod fairness;
 mod figures;
 mod flood;
+mod flooding_tenant;
 mod kubectl_proxy;
+mod limits;
 mod memory;
 mod nginx;
 pub(crate) mod requests;
@@ -25,13 +27,13 @@ use serde::Serialize;
 
 pub use figures::Row;
 pub use flood::run as flood;
+pub use limits::without_limits;
 pub use testbed::GatewayTestbed;
 
 use self::requests::RequestSpec;
 use self::route::{Route, RouteName};
 use self::sample::Sample;
 use crate::measure::figure::{Figure, Timing};
-use crate::world::WorldBuilder;
 
 /// The numbers of concurrent connections.
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
@@ -90,30 +92,6 @@ pub struct Measured {
     pub figures: Vec<Figure>,
     /// Figures without a floor.
     pub timings: Vec<Timing>,
-}
-
-/// The tier that has the limits with which `basic` is shipped.
-const LIMITED_TIER: &str = "limited";
-/// These limits.
-const TIER_LIMITS: [(&str, i64); 4] = [
-    ("requests_per_second", 50),
-    ("requests_at_once", 50),
-    ("streams", 100),
-    ("mebibytes_per_second", 64),
-];
-
-/// Raises the limits of the tier `basic`, so that the gateway is measured and not the limits; the
-/// tier `limited` keeps them.
-#[must_use]
-pub fn without_limits(world: WorldBuilder) -> WorldBuilder {
-    let key = |tier: &str, limit: &str| format!("tiers.{tier}.gateway_{limit}");
-    TIER_LIMITS
-        .iter()
-        .fold(world, |world, (limit, usual)| {
-            world.setting(&key("basic", limit), 100_000).setting(&key(LIMITED_TIER, limit), *usual)
-        })
-        // One session lasts for a whole run.
-        .setting("issuer.access_token_seconds", 3600)
 }
 
 /// Measures one part.

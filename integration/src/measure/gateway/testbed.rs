@@ -7,9 +7,9 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use url::Url;
 
-use super::LIMITED_TIER;
-use super::flood::FloodingTenant;
+use super::flooding_tenant::FloodingTenant;
 use super::kubectl_proxy::{KubectlProxy, Running};
+use super::limits::LIMITED_TIER;
 use super::nginx::Nginx;
 use super::route::{Route, RouteName};
 use crate::broker::Broker;

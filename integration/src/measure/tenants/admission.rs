@@ -5,9 +5,9 @@ use anyhow::{Context, Result};
 use http::Method;
 
 use super::objects::{NAMESPACES, plain_namespace};
+use super::plan::{Measured, TenantPlan};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
 use super::testbed::TenantTestbed;
-use super::{Measured, TenantPlan};
 use crate::control_plane::{ControlPlane, ControlPlaneOptions};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::raw::{RawApi, ms};

@@ -7,9 +7,9 @@ use http::Method;
 use serde_json::Value;
 
 use super::objects::{NAMESPACES, config_maps, plain_namespace, role_bindings};
+use super::plan::{Measured, TenantPlan};
 use super::population::{CREATED, namespace_of};
 use super::testbed::TenantTestbed;
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise, Spread, Timing};
 use crate::measure::raw::{RawApi, ms};
 

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use http::Method;
 
 use super::objects::config_maps;
+use super::plan::{Measured, TenantPlan};
 use super::population::{MEDIUM, NEWCOMERS, NEWCOMERS_TENANT, namespace_of};
 use super::testbed::{Member, TenantTestbed};
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::raw::ms;
 

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use http::{Method, StatusCode};
 
 use super::objects::{NAMESPACES, config_maps, plain_namespace, role_binding, role_bindings, user};
+use super::plan::{Measured, TenantPlan};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
 use super::testbed::TenantTestbed;
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::raw::{RawApi, ms};
 

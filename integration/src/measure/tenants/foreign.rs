@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::plan::{Measured, TenantPlan};
 use super::population::DEVELOPERS;
-use super::{Measured, TenantPlan};
 use crate::measure::policies::{self, PolicyTestbed, manifest};
 
 /// Compares the policies with tenants with those without.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::plan::{Measured, TenantPlan};
 use super::testbed::TenantTestbed;
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::process_memory::rss_mib;
 

@@ -10,6 +10,7 @@ mod direct;
 mod foreign;
 mod memory;
 mod objects;
+mod plan;
 mod population;
 mod reads;
 mod reconcile;
@@ -17,15 +18,14 @@ mod suspension;
 mod testbed;
 
 use std::fmt;
-use std::time::Duration;
 
 use anyhow::Result;
 
+pub use plan::{Measured, TenantPlan};
 pub use population::Size;
 pub use testbed::{TenantTestbed, with_tenants};
 
 use self::admission::Admission;
-use crate::measure::figure::{Figure, Timing};
 use crate::progress::print_message;
 
 /// The parts of the measurement.
@@ -81,51 +81,6 @@ impl fmt::Display for TenantPart {
             Self::Memory => "memory of the broker",
             Self::Foreign => "writes elsewhere",
         })
-    }
-}
-
-/// The extent of the measurement.
-#[derive(Clone, Copy, Debug)]
-pub struct TenantPlan {
-    /// Number of tenants and namespaces.
-    pub size: Size,
-    /// Pairs of creations, and of lists of all namespaces.
-    pub requests: usize,
-    /// Pairs of requests that take a few milliseconds.
-    pub cheap_requests: usize,
-    /// Suspended tenants.
-    pub suspensions: usize,
-    /// New members.
-    pub members: usize,
-    /// Runs with nothing to do.
-    pub runs: usize,
-    /// Times that an owner is added.
-    pub owners: usize,
-    /// Starts of the broker without and with tenants.
-    pub restarts: usize,
-    /// Turns of requests without a pause.
-    pub turns: usize,
-    /// Length of one turn.
-    pub turn: Duration,
-    /// Profiles of the API server with and without the policies for tenants.
-    pub profiles: usize,
-    /// Length of a profile, in whole seconds.
-    pub profile: Duration,
-}
-
-/// The results.
-#[derive(Debug, Default)]
-pub struct Measured {
-    /// Figures with their floors.
-    pub figures: Vec<Figure>,
-    /// Figures without a floor.
-    pub timings: Vec<Timing>,
-}
-
-impl Measured {
-    fn add(&mut self, other: Self) {
-        self.figures.extend(other.figures);
-        self.timings.extend(other.timings);
     }
 }
 

@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use tenant_shared::{HOME_LABEL, TENANT_LABEL};
 
 use super::objects::{NAMESPACES, role_bindings};
+use super::plan::{Measured, TenantPlan};
 use super::population::{LISTED, MANY, SINGLE, SMALL, namespace_of, tenant_of_many};
 use super::testbed::TenantTestbed;
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::Caller;
 use crate::measure::gateway::route::Route;

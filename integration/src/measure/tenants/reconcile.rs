@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::objects::{TENANTS, owner, role_bindings, role_bindings_of_tenant, user};
+use super::plan::{Measured, TenantPlan};
 use super::population::{BIG, BIG_ROLES, email};
 use super::testbed::{Reconciles, TenantTestbed};
-use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::process_time::cpu_ms;
 use crate::measure::raw::{RawApi, ms};

@@ -8,9 +8,9 @@ use serde_json::json;
 use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
 use super::objects::config_maps;
+use super::plan::{Measured, TenantPlan};
 use super::population::{MEDIUM, namespace_of, suspended_tenant};
 use super::testbed::{Member, TenantTestbed};
-use super::{Measured, TenantPlan};
 use crate::http_client;
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::raw::ms;
