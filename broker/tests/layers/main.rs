@@ -1,5 +1,6 @@
-//! Tests that the modules of the broker keep to their layers, and that the documentation has the
-//! same list of modules, and of the log's messages and fields.
+//! Tests that the modules of the broker keep to their layers, that the files of no crate use each
+//! other in a circle, and that the documentation has the same list of the broker's modules, and of
+//! the log's messages and fields.
 //! `UPDATE_GENERATED=1 cargo test -p tenant-broker --test layers` rewrites both.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -16,12 +17,30 @@ use std::{
 
 use list::{AUTHORITY, DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
 use log_events::LogEvent;
-use source::{Source, sources};
+use source::{Source, src_of};
 
 /// Modules that are no part of a layer: the crate's root and program, and fixtures of tests.
 const ROOTS: [&str; 3] = ["lib", "main", "testing"];
 /// The folder of a module with its operations of the HTTP API.
 const API_FOLDER: &str = "api";
+/// Path of the broker's crate in the repository.
+const BROKER: &str = "broker";
+/// Paths of all crates, and the depth below `src` from which on folders must not have circles: 0 is
+/// `src` itself. The broker's modules have layers instead, because an `api/` may use higher modules.
+const CRATES: [(&str, usize); 7] = [
+    (BROKER, 1),
+    ("integration", 0),
+    ("integration/xtask", 0),
+    ("kubectl-tenant", 0),
+    ("kubectl-tenant/cached-token", 0),
+    ("release", 0),
+    ("shared", 0),
+];
+
+/// The source files of the broker.
+fn sources() -> Vec<Source> {
+    source::sources(&src_of(BROKER))
+}
 
 fn rank(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.0 == module)
@@ -89,7 +108,7 @@ fn a_module_uses_what_the_facade_of_another_exports() {
             if module == source.module() || module == "base" || rank(module).is_none() {
                 continue;
             }
-            let is_submodule = source::exists(module, item);
+            let is_submodule = source::exists(&src_of(BROKER), module, item);
             let exported = EXPORTED_SUBMODULES.contains(&(module, item));
             if is_submodule && !exported && item != API_FOLDER {
                 breaches.push(format!("{}: {used} is inside of {module}", source.path()));
@@ -162,20 +181,25 @@ fn every_table_has_an_owner() {
     assert_eq!(tables, owned);
 }
 
-/// The files of a module, and those of each folder in it, use each other without a circle. `mod.rs`
-/// is left out: it is the facade that declares and exports the others.
+/// The files and folders of a crate, and those of each folder in it, use each other without a circle.
+/// `mod.rs` and `lib.rs` are left out: they are facades that declare and export the others.
 #[test]
 fn the_files_of_a_folder_form_no_circle() {
-    let sources = sources();
-    assert_none(&circles(&sources));
+    let mut found = Vec::new();
+    for (path, depth) in CRATES {
+        let src = src_of(path);
+        let circles = circles(&src, depth, &source::sources(&src));
+        found.extend(circles.into_iter().map(|circle| format!("{path}/src/{circle}")));
+    }
+    assert_none(&found);
 }
 
-/// The parts of each folder that use each other in a circle.
-fn circles(sources: &[Source]) -> Vec<String> {
+/// The parts of each folder that use each other in a circle, from this depth below `src` on.
+fn circles(src: &Path, depth: usize, sources: &[Source]) -> Vec<String> {
     let mut folders: BTreeMap<String, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for source in sources {
-        for (folder, part) in source.parts() {
-            let used = source.uses().iter().filter_map(|used| used.part_in(&folder));
+        for (folder, part) in source.parts().into_iter().filter(|it| it.0.len() >= depth) {
+            let used = source.uses().iter().filter_map(|used| used.part_in(src, &folder));
             let parts = folders.entry(folder.join("/")).or_default();
             parts.entry(part).or_default().extend(used.filter(|other| *other != part));
         }
@@ -201,11 +225,26 @@ fn circles(sources: &[Source]) -> Vec<String> {
 fn circles_in_nested_folders_are_found() {
     let parse = |files: [(&str, &str); 2]| files.map(|(path, text)| Source::parse(path, text));
     let counts = ("base/telemetry/counts.rs", "use super::{files::F, registry::R};");
+    let circles = |sources: &[Source]| circles(&src_of(BROKER), 1, sources);
     let circle = circles(&parse([counts, ("base/telemetry/files.rs", "use super::counts::C;")]));
     let found = r#"base/telemetry: {"counts": {"files", "registry"}, "files": {"counts"}}"#;
     assert_eq!(circle, [found]);
     let no_circle = parse([counts, ("base/telemetry/files.rs", "use super::registry::R;")]);
     assert!(circles(&no_circle).is_empty());
+}
+
+#[test]
+fn circles_of_files_and_folders_in_src_are_found_without_facades() {
+    let sources = [
+        ("access/a.rs", "use super::{super::audit::A, b::B};"),
+        ("audit/mod.rs", "use crate::access::C;"),
+        ("lib.rs", "use crate::access::C;"),
+        ("bin/d.rs", "use crate::access::C;"),
+    ]
+    .map(|(path, text)| Source::parse(path, text));
+    let circles = |depth| circles(&src_of(BROKER), depth, &sources);
+    assert_eq!(circles(0), [r#": {"access": {"audit"}, "audit": {"access"}}"#]);
+    assert!(circles(1).is_empty());
 }
 
 /// Fields and variants need no docstring that repeats their name, so the lint `missing_docs`, which
@@ -294,6 +333,21 @@ fn the_parser_finds_log_events() {
     let faults = log_events::undescribed(source.log_events());
     assert!(faults.contains(&"the field reason has no line in FIELDS".to_owned()), "{faults:?}");
     assert!(faults.contains(&"no event has the field tls".to_owned()), "{faults:?}");
+}
+
+#[test]
+fn the_parser_resolves_super() {
+    for (path, text, used) in [
+        ("access/a.rs", "use super::b::B;", ["access::b::B"]),
+        ("access/a.rs", "use super::super::audit::A;", ["audit::A"]),
+        ("access/a.rs", "use super::{super::audit::A};", ["audit::A"]),
+        ("access/mod.rs", "use super::audit::A;", ["audit::A"]),
+        ("access.rs", "use super::audit::A;", ["audit::A"]),
+    ] {
+        let source = Source::parse(path, text);
+        let uses: Vec<String> = source.uses().iter().map(ToString::to_string).collect();
+        assert_eq!(uses, used, "{path}: {text}");
+    }
 }
 
 #[test]

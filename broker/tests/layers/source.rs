@@ -25,13 +25,13 @@ impl Use {
         self.0.get(index).map(String::as_str)
     }
 
-    /// The file or folder that the path has in this folder; `None` if the path is elsewhere, or
-    /// names an item.
-    pub(crate) fn part_in(&self, folder: &[&str]) -> Option<&str> {
+    /// The file or folder that the path has in this folder below `src`; `None` if the path is
+    /// elsewhere, or names an item.
+    pub(crate) fn part_in(&self, src: &Path, folder: &[&str]) -> Option<&str> {
         let is_below =
             self.0.len() > folder.len() && self.0.iter().zip(folder).all(|(a, b)| a == b);
         let part = self.segment(folder.len()).filter(|_| is_below)?;
-        exists(&folder.join("/"), part).then_some(part)
+        exists(src, &folder.join("/"), part).then_some(part)
     }
 }
 
@@ -53,20 +53,21 @@ pub(crate) struct Source {
     log_events: Vec<LogEvent>,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// Folder with the sources of a crate; `path` is that of the crate in the repository.
+pub(crate) fn src_of(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).join("src")
 }
 
-/// Whether a module or a folder of it has a file or folder of this name.
-pub(crate) fn exists(folder: &str, part: &str) -> bool {
-    let folder = root().join(folder);
+/// Whether a folder below `src` has a file or folder of this name.
+pub(crate) fn exists(src: &Path, folder: &str, part: &str) -> bool {
+    let folder = src.join(folder);
     folder.join(format!("{part}.rs")).is_file() || folder.join(part).is_dir()
 }
 
-/// All source files of the broker without files of tests.
-pub(crate) fn sources() -> Vec<Source> {
+/// All source files below `src` without files of tests.
+pub(crate) fn sources(src: &Path) -> Vec<Source> {
     let mut sources = Vec::new();
-    let mut folders = vec![root()];
+    let mut folders = vec![src.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -77,7 +78,7 @@ pub(crate) fn sources() -> Vec<Source> {
                 }
             } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
                 let text = std::fs::read_to_string(&path).unwrap();
-                let path = path.strip_prefix(root()).unwrap().to_str().unwrap();
+                let path = path.strip_prefix(src).unwrap().to_str().unwrap();
                 sources.push(Source::parse(path, &text));
             }
         }
@@ -118,12 +119,16 @@ impl Source {
         Some(part.strip_suffix(".rs").unwrap_or(part)).filter(|part| *part != "mod")
     }
 
-    /// The folders that contain the file, each with the file or folder in it that is or contains the
-    /// file. A folder's own `mod.rs` is no part of it.
+    /// The folders that contain the file, from `src` itself on, each with the file or folder in it
+    /// that is or contains the file. A folder's own `mod.rs`, the roots of a library and a program,
+    /// and `bin/` are no part of it, because they are facades, or crates of their own.
     pub(crate) fn parts(&self) -> Vec<(Vec<&str>, &str)> {
         let segments: Vec<&str> = self.path.trim_end_matches(".rs").split('/').collect();
-        let parts = (1..segments.len()).map(|depth| (segments[..depth].to_vec(), segments[depth]));
-        parts.filter(|(_, part)| *part != "mod").collect()
+        let parts = (0..segments.len()).map(|depth| (segments[..depth].to_vec(), segments[depth]));
+        let is_root = |part: &str| ["lib", "main", "bin"].contains(&part);
+        parts
+            .filter(|(folder, part)| *part != "mod" && !(folder.is_empty() && is_root(part)))
+            .collect()
     }
 
     /// Whether the file belongs to the HTTP interface of its module, or is one as a whole.
@@ -213,7 +218,7 @@ impl Source {
                     folder.pop();
                     *index += 3;
                 }
-                return (!folder.is_empty()).then_some(folder);
+                return Some(folder);
             }
             _ => return None,
         }
@@ -233,7 +238,12 @@ impl Source {
                 Some(TokenTree::Ident(name)) => {
                     let name = name.to_string();
                     self.names.push(name.clone());
-                    path.push(name);
+                    // In braces, as in `super::{super::a, b}`.
+                    if name == "super" {
+                        path.pop();
+                    } else {
+                        path.push(name);
+                    }
                     index += 1;
                     if !is_colons(tokens, index) {
                         break;
