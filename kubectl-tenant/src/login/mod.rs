@@ -63,9 +63,11 @@ async fn sign_in(
     let tokens = wait_for_tokens(&issuer, method, world).await?;
     let mut session =
         Session::new(account.clone(), tokens.subject, endpoints, storage, tokens.access);
+    session.email = tokens.email.unwrap_or_default();
     let refresh_token = tokens.refresh_token;
+    let now = world.clock.now();
     let before =
-        replace_or_revoke(http, &sessions, &mut session, &refresh_token, preference).await?;
+        replace_or_revoke(http, &sessions, &mut session, &refresh_token, preference, now).await?;
     Cache::remove_account(&paths.tokens(), account)?;
     NegativeCache::new(paths).remove_account(account);
     completion::clear_cache(paths);
@@ -124,8 +126,9 @@ async fn replace_or_revoke(
     session: &mut Session,
     refresh_token: &SecretString,
     preference: StoragePreference,
+    now: i64,
 ) -> Result<Option<(Session, SecretString)>, Error> {
-    let before = replace(sessions, session, refresh_token, preference).await;
+    let before = replace(sessions, session, refresh_token, preference, now).await;
     if before.is_err()
         && let Some(endpoint) = &session.revocation_endpoint
     {
@@ -140,6 +143,7 @@ async fn replace(
     session: &mut Session,
     refresh_token: &SecretString,
     preference: StoragePreference,
+    now: i64,
 ) -> Result<Option<(Session, SecretString)>, Error> {
     let lock = lock::acquire(sessions.lock_path(), lock::LOCK_TIMEOUT, || None::<()>).await?;
     if let LockOutcome::TimedOut(who) = &lock {
@@ -148,7 +152,11 @@ async fn replace(
         ))
         .hint("end that process, then sign in again"));
     }
-    let before = sessions.read()?.map(|before| {
+    let before = sessions.read()?;
+    if let Some(before) = &before {
+        check_same_person(before, session, now)?;
+    }
+    let before = before.map(|before| {
         let token = sessions.refresh_token(&before).ok().flatten();
         (before, token)
     });
@@ -160,6 +168,29 @@ async fn replace(
         sessions.clear_keyring(before);
     }
     Ok(before.and_then(|(before, token)| Some((before, token?))))
+}
+
+/// Refuses to replace the session of another person: they would lose it, and the contexts of the
+/// account in the kubeconfig would act as somebody else without a word.
+fn check_same_person(before: &Session, session: &Session, now: i64) -> Result<(), Error> {
+    if before.subject == session.subject || before.is_over(now) {
+        return Ok(());
+    }
+    let named = |email: &str| match email {
+        "" => "another person".to_owned(),
+        email => email.to_owned(),
+    };
+    let (account, broker) = (before.account(), &before.broker);
+    Err(Error::other(format!(
+        "you signed in as {}, but {account} has the session of {}; nothing was replaced",
+        named(&session.email),
+        named(&before.email)
+    ))
+    .hint(format!(
+        "to keep both, sign in to another account: kubectl tenant login --broker {broker} --profile \
+         NAME; to replace the session, end it first: kubectl tenant logout {}",
+        account.flags()
+    )))
 }
 
 /// Revokes the session before this one. A failure is a warning, because the new session is stored.

@@ -97,6 +97,8 @@ pub(crate) struct AuthorizationRequest {
 /// Tokens of a sign-in.
 pub(crate) struct Tokens {
     pub(crate) subject: String,
+    /// E-mail address, if the ID token has one.
+    pub(crate) email: Option<String>,
     pub(crate) refresh_token: SecretString,
     pub(crate) access: AccessToken,
     /// Seconds by which the broker's clock is ahead of this machine's.
@@ -286,6 +288,7 @@ impl Issuer {
         })?;
         Ok(Tokens {
             subject: claims.subject().to_string(),
+            email: claims.email().map(|email| email.to_string()),
             refresh_token: refresh_token.secret().clone().into(),
             access: access_token(response, before),
             clock_offset,

@@ -109,6 +109,18 @@ impl Session {
             expires_at: None,
         }
     }
+
+    /// Account of the session.
+    pub(crate) fn account(&self) -> AccountKey {
+        AccountKey { broker: self.broker.clone(), profile: self.profile.clone() }
+    }
+
+    /// Whether the session cannot be used any more, as far as this machine knows.
+    pub(crate) fn is_over(&self, now: i64) -> bool {
+        let is_past = |end: WireTime| now >= end.0.as_second();
+        let has_refresh_token = self.storage != Storage::None;
+        self.expires_at.is_some_and(is_past) || (!has_refresh_token && !self.access.is_usable(now))
+    }
 }
 
 /// Storage of one account's session.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     stub_broker,
+    stub_server::StubServer,
     support::{EXEC_INFO, Home, run},
 };
 
@@ -26,7 +27,9 @@ fn succeed(home: &Home, args: &[&str]) {
 
 #[test]
 fn the_chosen_version_is_written_and_remembered() {
-    let broker = stub_broker::auto_confirming();
+    let one_person = stub_broker::Account(1);
+    let broker =
+        StubServer::start(move |request, _| stub_broker::respond_confirmed(request, one_person));
     let home = Home::new(&broker.url);
     let login = ["login", "--device", "--broker", &broker.url];
     let user = "sa-tenant-admin";

@@ -118,6 +118,52 @@ fn signing_out_of_one_account_leaves_the_other() {
     assert!(status.contains(&Account(1).email()), "{status}");
 }
 
+/// Another person does not silently take over an account, nor its contexts in the kubeconfig.
+#[test]
+fn the_session_of_another_person_is_not_replaced() {
+    let broker = stub_broker::auto_confirming();
+    let home = Home::new(&broker.url);
+    login(&home, &broker.url, &["--profile", "operator"]);
+    let (config, url) = (kubeconfig(&home), &broker.url);
+    let output = home.run(&["login", "--device"]);
+    assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{output:?}");
+    let error = format!(
+        "error: you signed in as another person, but {url} (profile operator) has the session of \
+         {}; nothing was replaced\n",
+        Account(1).email()
+    );
+    assert!(output.stderr.contains(&error), "{output:?}");
+    for command in [
+        format!("kubectl tenant login --broker {url} --profile NAME; "),
+        format!("kubectl tenant logout --broker {url} --profile operator\n"),
+    ] {
+        assert!(output.stderr.contains(&command), "{command}: {output:?}");
+    }
+    assert_eq!(kubeconfig(&home), config);
+    assert_eq!(home.run(&["whoami", "-o", "json"]).document()["email"], Account(1).email());
+    // The new session, which nobody could use, has ended, and only that one.
+    let revoked: Vec<String> = broker
+        .requests()
+        .into_iter()
+        .filter(|request| request.path == "/oauth2/revoke")
+        .map(|request| request.body)
+        .collect();
+    let [revoked] = revoked.as_slice() else { panic!("{revoked:?}") };
+    assert!(revoked.contains(&Account(2).refresh()), "{revoked}");
+    // After a sign-out the account is free.
+    assert_eq!(home.run(&["logout"]).code, 0);
+    let output = home.run(&["login", "--device", "-o", "json"]);
+    assert_eq!(output.document()["email"], Account(3).email());
+    // So it is after the end of the session.
+    let key = crate::support::key(&[url, "operator"]);
+    let path = home.path(&format!(".local/state/kubectl-tenant/sessions/{key}.json"));
+    let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    session["session_expires_at"] = "2020-01-01T00:00:00Z".into();
+    fs::write(&path, session.to_string()).unwrap();
+    let output = home.run(&["login", "--device", "-o", "json"]);
+    assert_eq!(output.document()["email"], Account(4).email());
+}
+
 /// A conflict in the kubeconfig is found before anybody signs in.
 #[test]
 fn foreign_entries_are_found_before_the_sign_in() {
