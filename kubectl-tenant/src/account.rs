@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use crate::{
     account_key::AccountKey,
     broker::Broker,
+    credential::NegativeCache,
     error::Error,
     http,
     paths::Paths,
@@ -34,7 +35,7 @@ impl Account {
             return Ok(Self { paths, profiles, key, broker: for_command(broker, world) });
         }
         if !SessionStore::new(&paths, &key, world).exists() {
-            return Err(key.sign_in_error("there is no session on this machine"));
+            return Err(NegativeCache::new(&paths).no_session_error(&key));
         }
         let broker = Broker::new(&key, ca.as_deref(), &paths, world)?;
         Ok(Self { paths, profiles, key, broker: for_command(broker, world) })

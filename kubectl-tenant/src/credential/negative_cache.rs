@@ -23,6 +23,9 @@ const SAME_PARENT_TTL_SECONDS: i64 = 10;
 /// Seconds for which an unreachable broker is not called again, as long as the old token works.
 const OUTAGE_TTL_SECONDS: i64 = 30;
 
+/// Why there is no session, if no failure says more.
+const NO_SESSION: &str = "there is no session on this machine";
+
 /// A failure as it is stored. Contains no secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CachedFailure {
@@ -137,6 +140,17 @@ impl NegativeCache {
             .collect();
         found.sort_by_key(|failure| std::cmp::Reverse(failure.at));
         found
+    }
+
+    /// The error for an account without a session on this machine. If a call saw how the session
+    /// ended, the error says that.
+    pub(crate) fn no_session_error(&self, account: &AccountKey) -> Error {
+        let mut failures = self.all().into_iter();
+        let ended = failures.find_map(|failure| {
+            let is_of = failure.kind == Kind::SignIn && failure.account() == *account;
+            failure.hint.filter(|hint| is_of && !hint.starts_with(NO_SESSION))
+        });
+        account.sign_in_error(ended.unwrap_or_else(|| NO_SESSION.to_owned()))
     }
 
     /// Deletes the failures of an account, because a sign-in may have fixed them.

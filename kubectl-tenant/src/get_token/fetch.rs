@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     broker::Broker,
-    credential::{Cache, GetTokenRequest},
+    credential::{Cache, GetTokenRequest, NegativeCache},
     environment::AUTO_LOGIN_ENV,
     error::Error,
     http,
@@ -35,7 +35,7 @@ pub(super) fn fetch(
     let sessions = SessionStore::new(paths, &request.account, world);
     // Without a session there is nothing to lock or to request.
     if !sessions.exists() {
-        let error = request.account.sign_in_error("there is no session on this machine yet");
+        let error = NegativeCache::new(paths).no_session_error(&request.account);
         return sign_in_if_allowed(request, cache, stale, interactive, paths, world, error);
     }
     match fetch_locked(request, cache, stale, paths, world) {

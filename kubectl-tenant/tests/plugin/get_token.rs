@@ -543,6 +543,34 @@ fn one_kubectl_prints_the_hint_once_and_waits_once() {
     assert!(run(&mut home.get_token()).stderr.contains("hint:"));
 }
 
+/// The first call sees why the session ended; later ones and other commands repeat it.
+#[test]
+fn the_reason_for_the_end_of_a_session_is_kept() {
+    let broker = StubServer::start(|request, _| match request.path.as_str() {
+        "/oauth2/token" => json_response(
+            400,
+            &json!({"error": "invalid_grant", "error_description": "the session was revoked"}),
+        ),
+        _ => problem(401, "unauthenticated"),
+    });
+    let home = Home::new(&broker.url);
+    home.forge_session(1, 600);
+    for _ in 0..3 {
+        let output = run(&mut home.get_token());
+        assert!(output.failed(3).contains("the session was revoked"), "{output:?}");
+    }
+    assert!(!home.session_path().exists());
+    let output = run(&mut home.command(&["whoami", "--broker", &home.broker]));
+    assert!(output.failed(3).contains("the session was revoked"), "{output:?}");
+    let status = run(&mut home.command(&["status"])).stdout;
+    assert!(status.contains("the session was revoked"), "{status}");
+    // After a sign-out nothing is known, not even that somebody was signed in before.
+    assert_eq!(run(&mut home.command(&["logout", "--broker", &home.broker])).code, 0);
+    let output = run(&mut home.get_token());
+    let hint = "hint: there is no session on this machine\n";
+    assert!(output.failed(3).ends_with(hint), "{output:?}");
+}
+
 #[test]
 fn a_damaged_session_is_quarantined_with_a_warning() {
     let home = Home::new(&unused_url());
