@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{account_key::AccountKey, compatibility, error::Error, failure_message};
+use crate::{account_key::AccountKey, compatibility, error::Error, failure_message, not_found};
 
 /// Timeout of a connection, name resolution and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,6 +19,8 @@ pub(crate) const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 const LIST_TIMEOUT: Duration = Duration::from_mins(2);
 const TIMEOUT_HINT: &str =
     "the broker did not answer in time; check the network, the VPN and the proxy settings";
+/// How texts of the broker end that the hint repeats with the broker's address.
+const ASK_ADMINISTRATOR: &str = "; ask an administrator";
 /// Maximum size of a response body, in bytes.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
@@ -152,6 +154,16 @@ impl Http {
 
     fn unreachable(&self, error: &reqwest::Error) -> Error {
         let why = innermost_cause(error);
+        let broker = &self.account.broker;
+        // What a parser of HTTP says about a TLS alert, and TLS about an answer without TLS.
+        if broker.is_plain_http() && why.contains("invalid HTTP version") {
+            return Error::unreachable(format!("{broker} does not answer with HTTP ({why})"))
+                .hint("the port seems to speak TLS: use https://");
+        }
+        if !broker.is_plain_http() && why.contains("InvalidContentType") {
+            return Error::unreachable(format!("{broker} does not answer with TLS ({why})"))
+                .hint("check host and port; something else than a broker listens there");
+        }
         let hint = if why.contains("certificate") {
             "if the broker's certificate comes from a private CA, set TENANT_BROKER_CA to its PEM file"
         } else if error.is_timeout() {
@@ -159,8 +171,7 @@ impl Http {
         } else {
             "check the address, the network, the VPN and the proxy settings"
         };
-        Error::unreachable(format!("the broker {} cannot be reached: {why}", self.account.broker))
-            .hint(hint)
+        Error::unreachable(format!("the broker {broker} cannot be reached: {why}")).hint(hint)
     }
 
     /// The error for a 5xx or 429: the request was not handled, try again later.
@@ -193,7 +204,12 @@ impl Http {
 
     /// The error for a refusal, with advice if the broker and this plugin do not work together.
     pub(crate) fn refusal(&self, response: &Response) -> Error {
-        let error = self.explain_refusal(response);
+        self.refusal_at("", response)
+    }
+
+    /// Like [`Self::refusal`], for a request to this path of the API.
+    pub(crate) fn refusal_at(&self, path: &str, response: &Response) -> Error {
+        let error = self.explain_refusal(path, response);
         match compatibility::advice(response.headers(), &self.account.broker) {
             Some(advice) => error.also_hint(&advice),
             None => error,
@@ -202,7 +218,7 @@ impl Http {
 
     /// Only a response in the broker's own format counts as a refusal. Any other response came from
     /// a proxy or a captive portal and is no reason to ask for a sign-in.
-    fn explain_refusal(&self, response: &Response) -> Error {
+    fn explain_refusal(&self, path: &str, response: &Response) -> Error {
         let Some(problem) = problem(response) else {
             return Error::unreachable(format!(
                 "{} answered {}, but not as a tenant broker does",
@@ -214,8 +230,12 @@ impl Http {
         let (id, code) = (request_id(&problem), problem.code());
         let error = match code {
             Code::Unauthenticated => self.account.sign_in_error(problem.detail),
-            Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
-                .hint(format!("ask an administrator of {}", self.account.broker)),
+            Code::WorkspaceSuspended => {
+                // The text says whether it is the workspace or the tenant.
+                let what = problem.detail.strip_suffix(ASK_ADMINISTRATOR);
+                Error::refused(format!("{}{id}", what.unwrap_or(&problem.detail)))
+                    .hint(format!("ask an administrator of {}", self.account.broker))
+            }
             Code::WorkspaceNotReady => {
                 Error::refused(format!("{}{id}", problem.detail)).hint("try again in a few seconds")
             }
@@ -232,8 +252,13 @@ impl Http {
             | Code::TenantNotEmpty
             | Code::TenantChanged
             | Code::FieldConflict => Error::refused(format!("{}{id}", problem.detail)),
-            Code::NotFound => Error::refused(format!("not found: {}{id}", problem.detail))
-                .hint("list your workspaces: kubectl tenant workspaces; your tenants: kubectl tenant tenants"),
+            Code::NotFound => {
+                let error = Error::refused(format!("not found: {}{id}", problem.detail));
+                match not_found::hint(path, &problem.detail) {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
+            }
             _ => Error::refused(format!(
                 "the broker refused ({}): {}{id}",
                 problem.code, problem.detail

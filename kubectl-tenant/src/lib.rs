@@ -7,7 +7,7 @@
 //! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
 //! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
-//! | `broker`, `http`, `failure_message` | the client for the broker's API, and the errors of its responses |
+//! | `broker`, `http`, `not_found`, `failure_message` | the client for the broker's API, and the errors of its responses |
 //! | `broker_url` | broker URLs in one canonical form |
 //! | `compatibility` | versions of broker and plugin that work together |
 //! | `account_key`, `store`, `keyring` | accounts, their sessions and profiles on disk, and the system's keyring |
@@ -17,6 +17,7 @@
 //! | `models` | the commands for the models of a namespace and its Llama Stack |
 //! | `gateway` | requests to the cluster through the broker's gateway |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
+//! | `suggestion` | the nearest of several names |
 //! | `error`, `output`, `terminal` | errors with hints and exit codes; tables, JSON and YAML; text without control characters |
 //! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
@@ -58,6 +59,7 @@ mod login;
 mod logout;
 mod man;
 mod models;
+mod not_found;
 mod oidc;
 mod output;
 mod paths;
@@ -69,6 +71,7 @@ mod sessions;
 mod shell_words;
 mod status;
 mod store;
+mod suggestion;
 mod suspension;
 mod tenants;
 mod terminal;

@@ -1,7 +1,7 @@
 //! The command `whoami`: the signed-in user, their session and workspaces.
 
 use serde::Serialize;
-use tenant_shared::{Me, WireTime, Workspace};
+use tenant_shared::{Me, TenantInfo, WireTime, Workspace, WorkspaceStatus};
 
 use crate::{
     account::Account,
@@ -34,6 +34,9 @@ struct WhoAmI {
     /// Names of the tenants that name the user, or that they are a member of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
+    /// Those of `tenants` that are suspended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suspended_tenants: Vec<String>,
     /// Cached tokens of the account.
     tokens: Vec<TokenInfo>,
 }
@@ -47,6 +50,9 @@ pub(crate) struct TokenInfo {
     workspace: String,
     credential_id: String,
     expires_at: WireTime,
+    /// Whether it is not accepted, because the workspace or the tenant is suspended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    suspended: bool,
 }
 
 impl TokenInfo {
@@ -61,6 +67,7 @@ impl TokenInfo {
                 workspace: entry.workspace,
                 credential_id: entry.credential_id,
                 expires_at: output::time(entry.expires_at),
+                suspended: false,
             })
             .collect()
     }
@@ -73,7 +80,12 @@ impl TokenInfo {
         };
         let Self { cluster, expires_at, .. } = self;
         let workspace = workspace.unwrap_or(&self.workspace);
-        format!("Token for {workspace} in {cluster}, {route}, until {expires_at}")
+        let end = if self.suspended {
+            "not accepted: suspended".to_owned()
+        } else {
+            format!("until {expires_at}")
+        };
+        format!("Token for {workspace} in {cluster}, {route}, {end}")
     }
 }
 
@@ -87,25 +99,43 @@ pub(crate) fn whoami(
     let (me, list, tenants) = runtime::block_on(async {
         let me = account.broker.me().await?;
         let list = account.broker.own_workspaces().await?;
-        Ok::<_, Error>((me, list, names_of_tenants(&account.broker).await?))
+        Ok::<_, Error>((me, list, own_tenants(&account.broker).await?))
     })??;
+    let suspended_tenants: Vec<String> = tenants
+        .iter()
+        .filter(|it| tenants::is_suspended(&it.state))
+        .map(|it| it.name.clone())
+        .collect();
+    let mut tokens = TokenInfo::list_for(&account.paths, &account.key, world.clock.now());
+    for token in &mut tokens {
+        let of_token = list.items.iter().find(|it| it.id.to_string() == token.workspace);
+        token.suspended = of_token.is_some_and(|it| is_suspended(it, &suspended_tenants));
+    }
     let session = SessionStore::new(&account.paths, &account.key, world).read()?;
     let shown = WhoAmI {
-        tokens: TokenInfo::list_for(&account.paths, &account.key, world.clock.now()),
+        tokens,
         broker: account.key.broker,
         profile: account.key.profile,
         me,
         storage: session.map(|session| session.storage),
         workspaces: list.items,
-        tenants,
+        tenants: tenants.into_iter().map(|it| it.name).collect(),
+        suspended_tenants,
     };
     output::show(world, options.output, &shown, table)
 }
 
-/// Names of the user's tenants; none at a broker without tenants.
-async fn names_of_tenants(broker: &Broker) -> Result<Vec<String>, Error> {
+/// Whether no credential of a workspace is accepted.
+fn is_suspended(workspace: &Workspace, suspended_tenants: &[String]) -> bool {
+    let of_tenant = workspace.tenant.as_ref().is_some_and(|it| suspended_tenants.contains(it));
+    let status = workspace.status;
+    of_tenant || matches!(status, WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
+}
+
+/// The user's tenants; none at a broker without tenants.
+async fn own_tenants(broker: &Broker) -> Result<Vec<TenantInfo>, Error> {
     match broker.tenants().await {
-        Ok(found) => Ok(tenants::own_tenants(found.items).into_iter().map(|it| it.name).collect()),
+        Ok(found) => Ok(tenants::own_tenants(found.items)),
         Err(error) if error.kind == Kind::Refused => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -136,18 +166,24 @@ fn table(it: &WhoAmI) -> String {
             None => format!("Workspace {}", workspace.namespace),
             Some(tenant) => format!("Member of tenant {tenant}"),
         };
+        let tenant = workspace.tenant.as_ref();
+        let tenant = tenant.filter(|tenant| it.suspended_tenants.contains(tenant));
         terminal::sanitize(&format!(
-            "{what} in {} ({}, {})",
+            "{what} in {} ({}, {}{})",
             workspace.cluster,
             workspace.tier,
-            workspace.status.as_str()
+            workspace.status.as_str(),
+            tenant.map_or("", |_| "; the tenant is suspended")
         )) + "\n"
     }));
     if !it.tenants.is_empty() {
-        text.extend([
-            terminal::sanitize(&format!("Tenants {}", it.tenants.join(", "))),
-            "\n".to_owned(),
-        ]);
+        let shown = it.tenants.iter().map(|tenant| {
+            let is_suspended = it.suspended_tenants.contains(tenant);
+            format!("{tenant}{}", if is_suspended { " (suspended)" } else { "" })
+        });
+        let shown: Vec<String> = shown.collect();
+        text += &terminal::sanitize(&format!("Tenants {}", shown.join(", ")));
+        text += "\n";
     }
     text.extend(it.tokens.iter().map(|token| {
         let of_token = it.workspaces.iter().find(|it| it.id.to_string() == token.workspace);

@@ -148,11 +148,12 @@ impl Broker {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response, Error> {
-        self.call_at(method, &format!("/api/v1{path}"), body, |response| {
+        let path = format!("/api/v1{path}");
+        self.call_at(method, &path, body, |response| {
             if response.status().is_success() {
                 Ok(response)
             } else {
-                Err(self.http.refusal(&response))
+                Err(self.http.refusal_at(&path, &response))
             }
         })
         .await

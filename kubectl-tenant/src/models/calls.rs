@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use tenant_shared::{
-    AAModelList, DeletedDistributionResponse, DistributionStatusResponse,
+    AAModelList, Code, DeletedDistributionResponse, DistributionStatusResponse,
     InstallDistributionRequest, InstalledDistributionResponse, MODEL_SERVICES_PATH,
     ModelServicesFailure,
 };
@@ -14,6 +14,7 @@ use crate::{
     broker::{Broker, json_body},
     error::Error,
     http::Response,
+    suggestion, tenants,
 };
 
 /// Time limit of one request. An installation takes a minute at most at the broker.
@@ -22,6 +23,14 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 const NO_SUCH_PATH: &str = "no such path";
 /// How the text of a refusal for a missing right begins.
 const NO_PERMISSION: &str = "You don't have permission";
+/// Maximum number of namespaces that an error lists.
+const MAX_SUGGESTIONS: usize = 10;
+/// What the rights for models are, and who gives them.
+const RIGHTS_HINT: &str = "models need the rights to get and list inferenceservices, \
+    llminferenceservices and servingruntimes of serving.kserve.io and llamastackdistributions of \
+    llamastack.io; install and delete also those to create and delete the last. An administrator of \
+    the cluster gives them to the roles view, edit and admin: tenant-broker install --apply \
+    --model-services";
 
 impl Broker {
     /// Lists the models of a namespace.
@@ -71,10 +80,36 @@ impl Broker {
         let mut parameters = Serializer::new(String::new());
         parameters.append_pair("namespace", namespace).extend_pairs(query);
         let path = format!("{MODEL_SERVICES_PATH}{operation}?{}", parameters.finish());
-        self.call_at(method, &path, body, |response| {
+        let outcome = self.call_at(method, &path, body, |response| {
             if response.status().is_success() { Ok(response) } else { Err(self.failure(&response)) }
-        })
-        .await
+        });
+        match outcome.await {
+            Err(error) if is_missing_right(&error.message) => {
+                Err(self.explain_missing_right(namespace, error).await)
+            }
+            other => other,
+        }
+    }
+
+    /// Adds what the person can do about a missing right: in a namespace that is not theirs, which
+    /// may not exist, they probably meant another one.
+    async fn explain_missing_right(&self, namespace: &str, error: Error) -> Error {
+        let own = tenants::namespaces_of_person(self).await;
+        if own.iter().any(|it| it == namespace) {
+            return error.hint(RIGHTS_HINT);
+        }
+        let names = || own.iter().map(String::as_str);
+        let suggestion = match suggestion::nearest(namespace, names()) {
+            Some(nearest) => format!("; did you mean {nearest}?"),
+            None if own.is_empty() => String::new(),
+            None => {
+                let names: Vec<&str> = names().collect();
+                format!("; yours: {}", suggestion::listed(&names, MAX_SUGGESTIONS))
+            }
+        };
+        error.hint(format!(
+            "{namespace} may not exist, or is not a namespace of yours{suggestion}; {RIGHTS_HINT}"
+        ))
     }
 
     /// The error of a response that is a refusal.
@@ -91,13 +126,9 @@ impl Broker {
         match response.status() {
             StatusCode::NOT_FOUND if message.starts_with(NO_SUCH_PATH) => self.no_model_services(),
             StatusCode::UNAUTHORIZED => self.account.sign_in_error(message),
-            StatusCode::FORBIDDEN if is_missing_right(&message) => Error::refused(message).hint(
-                "models need the rights to get and list inferenceservices, \
-                     llminferenceservices and servingruntimes of serving.kserve.io and \
-                     llamastackdistributions of llamastack.io; install and delete also those to \
-                     create and delete the last. An administrator of the cluster gives them to the \
-                     roles view, edit and admin: tenant-broker install --apply --model-services",
-            ),
+            StatusCode::NOT_FOUND => {
+                Error { code: Some(Code::NotFound), ..Error::refused(message) }
+            }
             _ => Error::refused(message),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenant_shared::{DistributionStatus, InstallDistributionRequest, InstallModel};
+use tenant_shared::{Code, DistributionStatus, InstallDistributionRequest, InstallModel};
 use tokio::time::Instant;
 
 use super::target::CommandTarget;
@@ -27,8 +27,9 @@ pub(super) fn install(
     let target = CommandTarget::open_for(flags, &options.place.namespace, wait, world)?;
     let model = |name: &String| InstallModel { model_name: name.clone(), is_maas_model: false };
     let request = InstallDistributionRequest { models: options.models.iter().map(model).collect() };
-    let installed =
-        runtime::block_on(target.broker.install_distribution(&target.namespace, &request))??;
+    let namespace = &target.namespace;
+    let installed = runtime::block_on(target.broker.install_distribution(namespace, &request))?
+        .map_err(|error| explain_unknown_model(error, namespace))?;
     output::show(world, options.place.shown.output, &installed, |it| {
         format!("LlamaStackDistribution {} created in {}\n", it.data.name, target.namespace)
     })?;
@@ -41,6 +42,28 @@ pub(super) fn install(
     }
     let deadline = Instant::now() + wait;
     runtime::block_on(wait_until_ready(&target, &installed.data.name, deadline, world))?
+}
+
+/// Adds the namespace to the error for an unknown model.
+fn explain_unknown_model(error: Error, namespace: &str) -> Error {
+    if error.code != Some(Code::NotFound) {
+        return error;
+    }
+    Error { message: format!("{} in namespace {namespace}", error.message), ..error }
+        .hint(format!("its models: kubectl tenant models -n {namespace}"))
+}
+
+/// The error for a Llama Stack that does not exist, or that others made.
+fn explain_unknown_distribution(error: Error, namespace: &str, name: &str) -> Error {
+    if error.code != Some(Code::NotFound) {
+        return error;
+    }
+    let message = format!(
+        "namespace {namespace} has no LlamaStackDistribution {name} that `kubectl tenant models \
+         install` made, and others are not deleted"
+    );
+    Error { message, ..error }
+        .hint(format!("see which there is: kubectl tenant models status -n {namespace}"))
 }
 
 /// The end of the wait for a phase.
@@ -154,7 +177,8 @@ pub(super) fn delete(
 ) -> Result<(), Error> {
     let CommandTarget { broker, namespace } =
         CommandTarget::open(flags, &options.place.namespace, world)?;
-    let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))??;
+    let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))?
+        .map_err(|error| explain_unknown_distribution(error, &namespace, &options.name))?;
     output::show(world, options.place.shown.output, &deleted, |_| {
         format!("LlamaStackDistribution {} deleted in {namespace}\n", options.name)
     })
@@ -196,6 +220,28 @@ mod tests {
             let ended = progress(gone.as_ref(), "other");
             assert!(matches!(ended, Progress::Ended(_)), "{ended:?}");
         }
+    }
+
+    #[test]
+    fn what_does_not_exist_has_its_namespace_and_a_command() {
+        let not_found =
+            |message: &str| Error { code: Some(Code::NotFound), ..Error::refused(message) };
+        let text = |error: Error| format!("{error}\n{}", error.hint.clone().unwrap_or_default());
+        let model = explain_unknown_model(
+            not_found("there is no InferenceService and no LLMInferenceService named llama"),
+            "team-a",
+        );
+        let distribution =
+            explain_unknown_distribution(not_found("there is no x of this service"), "team-a", "x");
+        insta::assert_snapshot!(format!("{}\n{}", text(model), text(distribution)), @r"
+        there is no InferenceService and no LLMInferenceService named llama in namespace team-a
+        its models: kubectl tenant models -n team-a
+        namespace team-a has no LlamaStackDistribution x that `kubectl tenant models install` made, and others are not deleted
+        see which there is: kubectl tenant models status -n team-a
+        ");
+        let other = Error::refused("there already");
+        assert_eq!(explain_unknown_model(other.clone(), "team-a"), other);
+        assert_eq!(explain_unknown_distribution(other.clone(), "team-a", "x"), other);
     }
 
     #[test]

@@ -6,10 +6,32 @@ use tenant_shared::TenantInfo;
 
 use crate::{broker::Broker, error::Error};
 
+/// Maximum number of tenants whose namespaces are read for suggestions.
+const MAX_TENANTS: usize = 10;
+
 /// The tenants that name the person or that they are a member of. An administrator sees others, too.
 pub(crate) fn own_tenants(tenants: Vec<TenantInfo>) -> Vec<TenantInfo> {
     let is_own = |it: &TenantInfo| it.is_owner || it.workspace.is_some() || !it.roles.is_empty();
     tenants.into_iter().filter(is_own).collect()
+}
+
+/// Whether nobody has rights in a tenant of this state.
+pub(crate) fn is_suspended(state: &str) -> bool {
+    state == "Suspended"
+}
+
+/// The namespaces of a person's workspace and of their tenants, for suggestions. What cannot be read
+/// is left out.
+pub(crate) async fn namespaces_of_person(broker: &Broker) -> Vec<String> {
+    let own = broker.own_workspaces().await.unwrap_or_default().items.into_iter();
+    let mut names: Vec<String> =
+        own.filter(|it| it.tenant.is_none()).map(|it| it.namespace).collect();
+    let tenants = broker.tenants().await.unwrap_or_default().items;
+    for tenant in own_tenants(tenants).into_iter().take(MAX_TENANTS) {
+        let found = broker.tenant_namespaces(&tenant.name).await.unwrap_or_default();
+        names.extend(found.items.into_iter().map(|it| it.name));
+    }
+    names
 }
 
 /// The length of a tenant's name, if the name of a namespace begins with it and a dash.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::Value;
+use tenant_shared::TenantInfo;
 use tokio::time::Instant;
 
 use super::{choose, membership};
@@ -15,6 +16,7 @@ use crate::{
 
 /// Interval at which the cluster is asked whether the namespace is gone.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const LIST: &str = "kubectl tenant namespaces --tenant";
 
 /// Runs `namespaces delete`.
 pub(super) fn delete(
@@ -31,6 +33,11 @@ pub(super) fn delete(
         let cluster = membership::of_tenant(&broker, &tenant, world).await?.cluster;
         let path = format!("/api/v1/namespaces/{name}");
         let response = broker.kubernetes(Method::DELETE, &cluster, &path, None).await?;
+        if response.status == StatusCode::FORBIDDEN && is_terminating(&broker, &tenant, name).await
+        {
+            return Err(Error::refused(format!("namespace {name} is being deleted already"))
+                .hint(format!("it is gone when the list has it no more: {LIST} {}", tenant.name)));
+        }
         let uid = uid(&response.accepted()?).map(str::to_owned);
         world.print_message(format!("Namespace {name} is being deleted."));
         if !options.wait {
@@ -41,6 +48,12 @@ pub(super) fn delete(
         world.print_message(format!("Namespace {name} is gone."));
         Ok::<_, Error>(())
     })?
+}
+
+/// Whether the broker knows that a namespace is being deleted, and has taken the rights in it away.
+async fn is_terminating(broker: &Broker, tenant: &TenantInfo, namespace: &str) -> bool {
+    let found = broker.tenant_namespaces(&tenant.name).await.unwrap_or_default();
+    found.items.iter().any(|it| it.name == namespace && it.status == "terminating")
 }
 
 /// Tenant and identity of a namespace.

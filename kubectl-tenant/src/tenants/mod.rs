@@ -28,7 +28,7 @@ mod use_tenant;
 mod why;
 mod write;
 
-pub(crate) use choose::own_tenants;
+pub(crate) use choose::{is_suspended, namespaces_of_person, own_tenants};
 pub(crate) use import::import;
 pub(crate) use list::tenants;
 pub(crate) use namespaces::namespaces;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::membership;
 use crate::{
     account::Account,
-    broker::Mode,
+    broker::{Broker, Mode},
     cli::tenants::UseTenant,
     entry_name,
     error::Error,
@@ -15,12 +15,15 @@ use crate::{
     kubeconfig::Entries,
     runtime,
     store::AccountFlags,
+    suggestion,
     workspace::{ContextOptions, PROVISIONING_TIMEOUT, install_context},
     world::World,
 };
 
 /// Status of a namespace in which the members of its tenant have their rights.
 const ACTIVE: &str = "active";
+/// Maximum number of namespaces that an error lists.
+const MAX_SUGGESTIONS: usize = 10;
 
 /// Runs `use`.
 pub(crate) fn use_tenant(
@@ -41,15 +44,24 @@ pub(crate) fn use_tenant(
         context_name(own.as_deref(), tenant)?
     };
     let broker = &account.broker;
+    let given = options.namespace.as_deref();
     let (membership, namespaces, document) = runtime::block_on(async {
+        // Nobody becomes a member, and no token is issued, for a context that cannot work.
+        let namespaces = match given {
+            Some(name) => Some(namespaces_with(broker, tenant, name, world).await?),
+            None => None,
+        };
         let membership = membership::join(broker, tenant, world).await?;
-        let namespaces = broker.tenant_namespaces(tenant).await?.items;
+        let namespaces = match namespaces {
+            Some(namespaces) => namespaces,
+            None => broker.tenant_namespaces(tenant).await?.items,
+        };
         let document = broker.kubeconfig(options.mode, Some(membership.id)).await?;
         Ok::<_, Error>((membership, namespaces, document))
     })??;
     let mut entries = Entries::read(document.expose_secret(), options.mode, &account.key)?;
     entries.set_workspace(membership.id)?;
-    let namespace = default_namespace(options.namespace.as_deref(), &namespaces);
+    let namespace = default_namespace(given, &namespaces);
     entries.set_namespace(namespace);
     let exec_api_version = options.entry.exec_api_version.or(profile.exec_api_version);
     if options.mode != Mode::Static {
@@ -78,6 +90,42 @@ fn context_name(own: Option<&str>, tenant: &str) -> Result<String, Error> {
     entry_name::check(&name).map_err(Error::usage)
 }
 
+/// The namespaces of a tenant, which has to have this one. A list that cannot be read is a warning.
+async fn namespaces_with(
+    broker: &Broker,
+    tenant: &str,
+    name: &str,
+    world: &World,
+) -> Result<Vec<TenantNamespace>, Error> {
+    let namespaces = match broker.tenant_namespaces(tenant).await {
+        Ok(found) => found.items,
+        Err(error) => {
+            world.print_message(format!(
+                "warning: whether tenant {tenant} has a namespace {name} is not known: {error}"
+            ));
+            return Ok(Vec::new());
+        }
+    };
+    if namespaces.iter().any(|it| it.name == name) {
+        return Ok(namespaces);
+    }
+    Err(no_such_namespace(tenant, name, &namespaces))
+}
+
+fn no_such_namespace(tenant: &str, name: &str, namespaces: &[TenantNamespace]) -> Error {
+    let error = Error::refused(format!("tenant {tenant} has no namespace {name}"));
+    let names: Vec<&str> = namespaces.iter().map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return error.hint(format!(
+            "it has none yet; an owner creates one: kubectl tenant namespaces create {tenant}-NAME"
+        ));
+    }
+    let all = suggestion::listed(&names, MAX_SUGGESTIONS);
+    let nearest = suggestion::nearest(name, names);
+    let question = nearest.map(|it| format!("did you mean {it}? ")).unwrap_or_default();
+    error.hint(format!("{question}its namespaces: {all}"))
+}
+
 /// The default namespace of the context: the given one, or the first active one.
 fn default_namespace<'a>(
     given: Option<&'a str>,
@@ -96,10 +144,8 @@ fn explanation(tenant: &str, chosen: Option<&str>, namespaces: &[TenantNamespace
         );
     };
     match namespaces.iter().find(|it| it.name == chosen) {
-        None => format!(
-            "warning: tenant {tenant} has no namespace {chosen}: kubectl tenant namespaces \
-             --tenant {tenant}"
-        ),
+        // A warning says that it is not known.
+        None => format!("Default namespace {chosen}"),
         Some(it) if it.status != ACTIVE => {
             format!(
                 "warning: namespace {chosen} is {}, so your rights in it may be missing",
@@ -131,6 +177,24 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_does_not_exist_is_refused_with_those_that_do() {
+        let namespaces = [namespace("solar-a", "active"), namespace("solar-prod", "active")];
+        let text = |name: &str, namespaces: &[TenantNamespace]| {
+            let error = no_such_namespace("solar", name, namespaces);
+            format!("{error}\n{}", error.hint.clone().unwrap())
+        };
+        let texts = [text("nope", &namespaces), text("prod", &namespaces), text("nope", &[])];
+        insta::assert_snapshot!(texts.join("\n"), @r"
+        tenant solar has no namespace nope
+        its namespaces: solar-a, solar-prod
+        tenant solar has no namespace prod
+        did you mean solar-prod? its namespaces: solar-a, solar-prod
+        tenant solar has no namespace nope
+        it has none yet; an owner creates one: kubectl tenant namespaces create solar-NAME
+        ");
+    }
+
+    #[test]
     fn the_first_active_namespace_is_the_default() {
         let namespaces = [
             namespace("solar-a", "terminating"),
@@ -142,7 +206,7 @@ mod tests {
         assert_eq!(default_namespace(None, &namespaces[..1]), None);
         for (chosen, expected) in [
             (None, "namespaces create solar-NAME"),
-            (Some("other"), "has no namespace other"),
+            (Some("other"), "Default namespace other"),
             (Some("solar-a"), "is terminating"),
             (Some("solar-c"), "Default namespace solar-c"),
         ] {

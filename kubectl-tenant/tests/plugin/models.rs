@@ -197,7 +197,11 @@ fn failures_have_exit_codes_and_a_missing_right_says_who_gives_it() {
     let quota = "You don't have permission to access resources in namespace team-a: you may not \
                  create the ConfigMap: exceeded quota: tenant-quota";
     for (response, code, texts) in [
-        (failure(403, denied), 5, &[denied, "llamastackdistributions", "--model-services"][..]),
+        (
+            failure(403, denied),
+            5,
+            &[denied, "team-a may not exist", "llamastackdistributions", "--model-services"][..],
+        ),
         (failure(403, quota), 5, &["exceeded quota: tenant-quota"]),
         (failure(403, "the workspace is suspended"), 5, &["the workspace is suspended"]),
         (failure(404, "no model m"), 5, &["no model m"]),
@@ -221,4 +225,51 @@ fn failures_have_exit_codes_and_a_missing_right_says_who_gives_it() {
         let is_hint = output.stderr.contains("--model-services");
         assert_eq!(is_hint, texts.contains(&"--model-services"), "{output:?}");
     }
+}
+
+#[test]
+fn a_mistyped_namespace_has_a_suggestion() {
+    let (home, _broker) = signed_in(|request| {
+        let denied = "You don't have permission to access resources in namespace x";
+        let tenants = json!({"items": [{
+            "name": "solar", "api_group": "tenant-broker.io", "state": "Active", "is_owner": true,
+            "namespace_count": 1, "roles": [],
+        }]});
+        let namespaces = json!({"items": [
+            {"name": "solar-prod", "status": "active", "created_at": "2026-01-01T00:00:00Z"},
+        ]});
+        match request.path.as_str() {
+            "/api/v1/tenants" => Some(json_response(200, &tenants)),
+            "/api/v1/tenants/solar/namespaces" => Some(json_response(200, &namespaces)),
+            path => path.starts_with(API).then(|| failure(403, denied)),
+        }
+    });
+    let own = own_namespace();
+    for (typed, hint) in [
+        (
+            "solar-prdo",
+            "solar-prdo may not exist, or is not a namespace of yours; did you mean \
+                        solar-prod?; models need the rights",
+        ),
+        ("kube-system", &*format!("of yours; yours: {own}, solar-prod; models need the rights")),
+        ("solar-prod", "hint: models need the rights"),
+    ] {
+        let output = command(&home, &["models", "-n", typed]);
+        assert!(output.failed(5).contains(hint), "{typed}: {output:?}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_named_with_its_namespace() {
+    let (home, _broker) = signed_in(|request| {
+        let path = request.path.strip_prefix(API)?;
+        let text = if path.starts_with("/lsd/install") { "there is no model m" } else { "none" };
+        Some(failure(404, text))
+    });
+    let output = command(&home, &["models", "install", "m", "-n", "team-a"]);
+    assert!(output.failed(5).contains("there is no model m in namespace team-a"), "{output:?}");
+    assert!(output.stderr.contains("kubectl tenant models -n team-a"), "{output:?}");
+    let output = command(&home, &["models", "delete", "x", "-n", "team-a"]);
+    let error = "namespace team-a has no LlamaStackDistribution x";
+    assert!(output.failed(5).contains(error), "{output:?}");
 }

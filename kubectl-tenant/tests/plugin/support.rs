@@ -67,13 +67,18 @@ impl Home {
 
     /// Writes a cached token that was requested `age` seconds ago and expires in `left` seconds.
     pub(crate) fn forge_token(&self, token: &str, age: i64, left: i64) {
+        self.forge_token_of(WORKSPACE, token, age, left);
+    }
+
+    pub(crate) fn forge_token_of(&self, workspace: &str, token: &str, age: i64, left: i64) {
         let stamp = jiff::Timestamp::from_second(now() + left - 60).unwrap();
         let document = json!({
-            "version": 1, "broker": self.broker, "cluster": CLUSTER, "workspace": WORKSPACE,
+            "version": 1, "broker": self.broker, "cluster": CLUSTER, "workspace": workspace,
             "token": token, "received_at": now() - age, "expires_at": now() + left,
             "stamp": stamp.to_string(), "credential_id": format!("jti-forged-{age}"), "clock_offset": 0,
         });
-        write(&self.token_path(), &format!("{document}\n{}\n", "0".repeat(512)));
+        let path = self.token_path_of(workspace);
+        write(&path, &format!("{document}\n{}\n", "0".repeat(512)));
     }
 
     /// Writes a session whose access token expires in `left` seconds.

@@ -66,6 +66,7 @@ fn respond(request: &RecordedRequest) -> StubResponse {
                 [tenant("lunar", "Active", None), tenant("solar", "Active", Some(MEMBERSHIP))];
             ok(&json!({ "items": tenants }))
         }
+        ("GET", "/api/v1/tenants/lunar") => ok(&tenant("lunar", "Active", None)),
         ("GET", "/api/v1/tenants/solar") => ok(&tenant("solar", "Active", Some(MEMBERSHIP))),
         ("POST", "/api/v1/tenants/solar/members") => json_response(201, &membership()),
         ("GET", "/api/v1/tenants/lunar/namespaces") => ok(&json!({"items": []})),
@@ -237,12 +238,136 @@ fn use_joins_and_makes_a_context_of_its_own() {
     let extension = &config["users"][0]["user"]["extensions"][0]["extension"];
     assert_eq!(extension["workspace"], MEMBERSHIP);
 
-    let again = command(&home, &["use", "solar", "--namespace", "solar-z", "--context", "mine"]);
-    assert!(again.code == 0 && again.stderr.contains("has no namespace solar-z"), "{again:?}");
+    let again = command(&home, &["use", "solar", "--namespace", "solar-0", "--context", "mine"]);
+    assert!(again.code == 0 && again.stderr.contains("solar-0 is creating"), "{again:?}");
     let config = std::fs::read_to_string(home.path("config")).unwrap();
     let config: Value = serde_norway::from_str(&config).unwrap();
-    assert_eq!(config["contexts"][1]["context"]["namespace"], "solar-z");
+    assert_eq!(config["contexts"][1]["context"]["namespace"], "solar-0");
     assert_eq!(config["current-context"], "mine");
+}
+
+#[test]
+fn use_refuses_a_namespace_that_the_tenant_does_not_have() {
+    let (home, broker) = signed_in(|_| None);
+    let output = command(&home, &["use", "solar", "--namespace", "solar-aa"]);
+    let error = "error: tenant solar has no namespace solar-aa\n";
+    assert!(output.failed(5).starts_with(error), "{output:?}");
+    let hint = "hint: did you mean solar-a? its namespaces: solar-0, solar-a\n";
+    assert!(output.stderr.ends_with(hint), "{output:?}");
+    assert!(changes(&broker).is_empty() && !home.path("config").exists());
+    // A list that cannot be read is no reason to refuse.
+    let (home, _broker) = signed_in(|request| {
+        request.path.ends_with("/namespaces").then(|| problem(403, "forbidden"))
+    });
+    let output = command(&home, &["use", "solar", "--namespace", "solar-aa"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let warning = "warning: whether tenant solar has a namespace solar-aa is not known: ";
+    assert!(output.stderr.contains(warning), "{output:?}");
+}
+
+/// A broker at which tenant solar is suspended.
+fn suspended(request: &RecordedRequest) -> Option<StubResponse> {
+    let solar = tenant("solar", "Suspended", Some(MEMBERSHIP));
+    let workspaces = json!({"items": [Account(1).as_workspace(), membership()]});
+    match request.path.as_str() {
+        "/api/v1/tenants" => {
+            let tenants = [tenant("lunar", "Active", None), solar];
+            Some(json_response(200, &json!({ "items": tenants })))
+        }
+        "/api/v1/tenants/solar" => Some(json_response(200, &solar)),
+        "/api/v1/workspaces" => Some(json_response(200, &workspaces)),
+        path if path == format!("/api/v1/workspaces/{MEMBERSHIP}/credentials") => {
+            let detail = "the tenant solar is suspended or was deleted; ask an administrator";
+            let body = json!({
+                "title": "T", "status": 409, "code": "workspace_suspended", "detail": detail,
+            });
+            Some(json_response(409, &body))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_suspended_tenant_is_shown_as_such() {
+    let (home, broker) = signed_in(suspended);
+    home.forge_token_of(MEMBERSHIP, "old", 1, 3600);
+    home.forge_token("works", 1, 3600);
+    let text = command(&home, &["whoami"]).stdout;
+    for line in [
+        "Member of tenant solar in internal-cluster (basic, provisioned; the tenant is suspended)",
+        "Tenants lunar, solar (suspended)",
+        "Token for tenant solar in internal-cluster, directly, not accepted: suspended",
+    ] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line} is not in {text}");
+    }
+    assert_eq!(text.matches(", directly, until ").count(), 1, "{text}");
+    let document = command(&home, &["whoami", "-o", "json"]).document();
+    assert_eq!(document["suspended_tenants"], json!(["solar"]));
+    let suspended = |it: &&Value| it["suspended"] == true;
+    let tokens = document["tokens"].as_array().unwrap();
+    let [token] = tokens.iter().filter(suspended).collect::<Vec<_>>()[..] else {
+        panic!("{tokens:?}")
+    };
+    assert_eq!(token["workspace"], MEMBERSHIP);
+
+    for args in [&["namespaces"][..], &["namespaces", "--tenant", "solar"]] {
+        let table = command(&home, args).stdout;
+        assert!(table.contains("solar-a   solar    active (tenant suspended)"), "{table}");
+    }
+    let list = command(&home, &["namespaces", "-o", "json"]).document();
+    assert_eq!(
+        (&list["items"][1]["status"], &list["items"][1]["tenant_state"]),
+        (&json!("active"), &json!("Suspended"))
+    );
+
+    // kubectl in the context of the tenant.
+    let output = run(home.get_token_of(MEMBERSHIP).arg("--force"));
+    let error = "error: the tenant solar is suspended or was deleted\n";
+    assert!(output.failed(5).starts_with(error), "{output:?}");
+    let hint = format!("hint: ask an administrator of {}\n", broker.url);
+    assert!(output.stderr.ends_with(&hint), "{output:?}");
+}
+
+#[test]
+fn a_namespace_that_is_being_deleted_is_no_missing_right() {
+    let (home, _broker) = signed_in(|request| match request.path.as_str() {
+        "/api/v1/tenants/solar/namespaces" => {
+            let items = [namespace("solar-a", "terminating"), namespace("solar-b", "active")];
+            Some(json_response(200, &json!({ "items": items })))
+        }
+        _ => (request.method == "DELETE").then(|| status(403, "namespaces is forbidden")),
+    });
+    let output = command(&home, &["namespaces", "delete", "solar-a"]);
+    let error = "error: namespace solar-a is being deleted already\n";
+    assert!(output.failed(5).starts_with(error), "{output:?}");
+    let output = command(&home, &["namespaces", "delete", "solar-b"]);
+    assert!(output.failed(5).contains("refused (403): namespaces is forbidden"), "{output:?}");
+}
+
+#[test]
+fn somebody_whom_no_tenant_names_is_not_told_to_create_a_namespace() {
+    let stranger = |other: bool| {
+        signed_in(move |request| {
+            let mut lunar = tenant("lunar", "Active", None);
+            lunar["is_owner"] = false.into();
+            lunar["roles"] = json!([]);
+            let items = if other { vec![lunar] } else { Vec::new() };
+            (request.path == "/api/v1/tenants")
+                .then(|| json_response(200, &json!({ "items": items })))
+        })
+    };
+    for (sees_another, text) in [
+        (false, "no Tenant names you; ask an administrator"),
+        (
+            true,
+            "no Tenant names you; to list the namespaces of one: kubectl tenant namespaces --tenant NAME",
+        ),
+    ] {
+        let (home, _broker) = stranger(sees_another);
+        let output = command(&home, &["namespaces"]);
+        assert!(output.code == 0 && output.stderr.contains(text), "{output:?}");
+        assert!(!output.stderr.contains("namespaces create"), "{output:?}");
+    }
 }
 
 #[test]
@@ -309,6 +434,17 @@ fn a_broker_without_tenants_says_so() {
         let output = command(&home, args);
         assert_eq!(output.code, 5, "{output:?}");
         assert!(output.stderr.contains("not found: Detail of not_found."), "{output:?}");
+        let is_circular = output.stderr.contains("kubectl tenant tenants");
+        assert!(args != ["tenants"] || !is_circular, "{output:?}");
+    }
+    let (home, _broker) = signed_in(|request| {
+        let detail = "this broker has no tenants; an operator can switch them on (tenants.enabled)";
+        let body = json!({"title": "T", "status": 404, "code": "not_found", "detail": detail});
+        request.path.starts_with("/api/v1/tenants").then(|| json_response(404, &body))
+    });
+    for args in [&["tenants"][..], &["tenants", "get", "solar"], &["namespaces"]] {
+        let output = command(&home, args);
+        assert!(output.failed(5).ends_with("(tenants.enabled)\n"), "no hint: {output:?}");
     }
 }
 

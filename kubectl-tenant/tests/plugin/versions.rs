@@ -135,9 +135,9 @@ fn a_failure_says_what_to_update() {
     assert!(output.failed(5).contains("update kubectl-tenant"), "{output:?}");
 
     let (home, _broker) = signed_in(NEWER, |_| Some(problem(404, "not_found")));
-    let output = command(&home, &["whoami"]);
+    let output = command(&home, &["workspaces"]);
     // Advice is added to the hint of the refusal.
-    let hint = "hint: list your workspaces: kubectl tenant workspaces; your tenants: kubectl tenant tenants";
+    let hint = "hint: list your workspaces: kubectl tenant workspaces; kubectl-tenant ";
     assert!(output.failed(5).contains(hint), "{output:?}");
     assert!(output.stderr.contains("; kubectl-tenant "), "{output:?}");
 
