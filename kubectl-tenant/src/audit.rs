@@ -8,10 +8,10 @@ use crate::{
     broker::Page,
     cli::workspaces::Audit as Options,
     error::Error,
+    lookup,
     output::{self, Format},
     runtime,
     store::AccountFlags,
-    workspace,
     world::World,
 };
 
@@ -25,7 +25,7 @@ pub(crate) fn audit(
     let broker = &account.broker.with_list_timeout();
     let (items, me) = runtime::block_on(async {
         let id = match &options.workspace {
-            Some(name) => Some(workspace::resolve(broker, Some(name)).await?),
+            Some(name) => Some(lookup::resolve(broker, Some(name)).await?),
             None => None,
         };
         let items = broker.audit(id, options.action.as_deref(), options.limit).await?;

@@ -12,9 +12,8 @@ use crate::{
     },
     credential::Cache,
     error::Error,
-    output, runtime,
+    lookup, output, runtime,
     store::AccountFlags,
-    workspace,
     world::World,
 };
 
@@ -35,7 +34,7 @@ fn list(flags: &AccountFlags, options: &ListedCredentials, world: &mut World) ->
     let account = Account::open(flags, world)?;
     let broker = &account.broker.with_list_timeout();
     let Page { items, next_cursor, more } = runtime::block_on(async {
-        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
+        let id = lookup::resolve(broker, options.workspace.as_ref()).await?;
         broker.credentials(id, options.all, options.listed.limit).await
     })??;
     let page = CredentialPage { items, next_cursor };
@@ -52,7 +51,7 @@ fn revoke(
     let account = Account::open(flags, world)?;
     let broker = &account.broker;
     let revoked = runtime::block_on(async {
-        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
+        let id = lookup::resolve(broker, options.workspace.as_ref()).await?;
         broker.revoke_credential(id, &options.id, options.reason.text.as_deref()).await
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;

@@ -17,7 +17,7 @@
 //! | `models` | the commands for the models of a namespace and its Llama Stack |
 //! | `gateway` | requests to the cluster through the broker's gateway |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
-//! | `suggestion` | the nearest of several names |
+//! | `lookup`, `suggestion` | workspaces by their names; the nearest of several names |
 //! | `error`, `output`, `terminal` | errors with hints and exit codes; tables, JSON and YAML; text without control characters |
 //! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
@@ -57,6 +57,7 @@ mod kubeconfig;
 mod lock;
 mod login;
 mod logout;
+mod lookup;
 mod man;
 mod models;
 mod not_found;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenant_shared::{Step, StepResult, Suspension, Workspace, WorkspaceStatus};
+use tenant_shared::{Name, Step, StepResult, Suspension, Workspace, WorkspaceStatus};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -11,9 +11,9 @@ use crate::{
     broker::Broker,
     cli::workspaces::Suspend,
     error::{Error, Kind},
+    lookup::{self, Found},
     output, runtime,
     store::AccountFlags,
-    workspace,
     world::World,
 };
 
@@ -57,12 +57,42 @@ impl Operation {
         }
     }
 
-    fn done_text(self, id: Uuid) -> String {
+    fn done_text(self, title: &str) -> String {
         match self {
-            Self::Suspend => format!("Workspace {id} is suspended: its tokens are invalid."),
-            Self::Resume => format!(
-                "Workspace {id} works again; tokens from before the suspension remain invalid."
-            ),
+            Self::Suspend => format!("{title} is suspended: its tokens are invalid."),
+            Self::Resume => {
+                format!("{title} works again; tokens from before the suspension remain invalid.")
+            }
+        }
+    }
+
+    /// What an administrator may have meant by the name of a person with several workspaces.
+    fn advice_for_person(self, name: &Name) -> String {
+        match self {
+            Self::Suspend => {
+                format!("the person with everything: kubectl tenant users suspend {name}")
+            }
+            Self::Resume => {
+                format!("to let the person sign in again: kubectl tenant users resume {name}")
+            }
+        }
+    }
+}
+
+/// The workspace of the operation.
+struct Target {
+    id: Uuid,
+    title: String,
+}
+
+impl Target {
+    async fn find(broker: &Broker, name: &Name, operation: Operation) -> Result<Self, Error> {
+        match lookup::find(broker, name).await? {
+            Found::One(found) => Ok(Self { id: found.id, title: lookup::title(&found) }),
+            Found::Identifier(id) => Ok(Self { id, title: format!("Workspace {id}") }),
+            Found::Several(several) => {
+                Err(lookup::ambiguous(name, &several).also_hint(&operation.advice_for_person(name)))
+            }
         }
     }
 }
@@ -95,13 +125,14 @@ fn run(
     // The request itself may take long, and the polling comes after it.
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
     let broker = account.broker.with_deadline(deadline + crate::http::TOTAL_TIMEOUT);
-    let id = runtime::block_on(workspace::resolve(&broker, Some(&options.workspace)))??;
+    let Target { id, title } =
+        runtime::block_on(Target::find(&broker, &options.workspace, operation))??;
     let request = broker.set_workspace(id, operation.verb(), options.reason.text.as_deref());
     match runtime::block_on(request)? {
         Ok(response) => {
             output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
             if is_complete(&response, operation) {
-                world.print_message(operation.done_text(id));
+                world.print_message(operation.done_text(&title));
                 return Ok(());
             }
             report_open_steps(operation.decided_text(), &response.steps, world);
@@ -121,7 +152,7 @@ fn run(
     }
     match runtime::block_on(wait_for_completion(&broker, id, operation, deadline, world))?? {
         None => {
-            world.print_message(operation.done_text(id));
+            world.print_message(operation.done_text(&title));
             Ok(())
         }
         Some(last) => Err(incomplete(&last, operation)),

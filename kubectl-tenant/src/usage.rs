@@ -3,8 +3,8 @@
 use tenant_shared::UsageDay;
 
 use crate::{
-    account::Account, cli::workspaces::Usage as Options, error::Error, output, runtime,
-    store::AccountFlags, workspace, world::World,
+    account::Account, cli::workspaces::Usage as Options, error::Error, lookup, output, runtime,
+    store::AccountFlags, world::World,
 };
 
 /// Runs `usage`.
@@ -16,7 +16,7 @@ pub(crate) fn usage(
     let account = Account::open(flags, world)?;
     let broker = &account.broker;
     let usage = runtime::block_on(async {
-        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
+        let id = lookup::resolve(broker, options.workspace.as_ref()).await?;
         broker.usage(id, options.days).await
     })??;
     output::show(world, options.shown.output, &usage, |it| table(&it.items))

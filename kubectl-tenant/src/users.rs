@@ -1,6 +1,10 @@
 //! The command `users`: user administration.
 
-use tenant_shared::{Name, UserGroups, UserInfo, UserList, UserStatus, WorkspaceStatus};
+use tenant_shared::{
+    Code, Name, UserGroups, UserInfo, UserList, UserStatus, UserSuspension, Workspace,
+    WorkspaceStatus,
+};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
@@ -8,14 +12,20 @@ use crate::{
     broker::{Broker, Page},
     cli::{
         options::ListArgs,
-        users::{Users as Options, UsersAction},
+        users::{RenameUser, Users as Options, UsersAction},
     },
     error::{Error, Kind},
+    http::TOTAL_TIMEOUT,
+    lookup,
     output::{self, Format},
     runtime,
     store::AccountFlags,
+    terminal,
     world::World,
 };
+
+/// Bytes of the answer to a question.
+const MAX_ANSWER_BYTES: u64 = 256;
 
 /// Runs `users`.
 pub(crate) fn users(
@@ -28,50 +38,34 @@ pub(crate) fn users(
         Some(UsersAction::List(listed)) => list(flags, *listed, world),
         Some(UsersAction::Suspend { user, reason, shown }) => {
             let account = Account::open(flags, world)?;
-            let user = runtime::block_on(async {
+            let (suspended, workspaces) = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
-                account.broker.suspend_user(id, reason.text.as_deref()).await
+                let suspended = account.broker.suspend_user(id, reason.text.as_deref()).await?;
+                Ok::<_, Error>((suspended, workspaces_of(&account.broker, id).await))
             })??;
-            output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
+            output::show(world, shown.output, &suspended, |it| {
+                table(std::slice::from_ref(&it.user))
+            })?;
             world.print_message("Every session of this user has ended.");
-            for workspace in &user.workspaces {
-                let (id, status) = (workspace.id, workspace.status.as_str());
-                world.print_message(match workspace.status {
-                    WorkspaceStatus::Suspended => format!("Workspace {id} is suspended."),
-                    _ => format!(
-                        "Workspace {id} is {status}: the broker continues with it by itself. Wait \
-                         for it: kubectl tenant suspend {id}"
-                    ),
-                });
+            for line in suspension_lines(&suspended, &workspaces.unwrap_or_default()) {
+                world.print_message(line);
             }
             Ok(())
         }
         Some(UsersAction::Resume { user, reason, shown }) => {
             let account = Account::open(flags, world)?;
-            let user = runtime::block_on(async {
+            let (user, workspaces) = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
-                account.broker.resume_user(id, reason.text.as_deref()).await
+                let resumed = account.broker.resume_user(id, reason.text.as_deref()).await?;
+                Ok::<_, Error>((resumed, workspaces_of(&account.broker, id).await))
             })??;
             show(&user, shown.output, world)?;
-            world.print_message(
-                "Suspended workspaces stay suspended; to resume one: kubectl tenant resume ID",
-            );
+            for line in resumption_lines(workspaces.as_deref()) {
+                world.print_message(line);
+            }
             Ok(())
         }
-        Some(UsersAction::Rename { user, email, reason, shown }) => {
-            let account = Account::open(flags, world)?;
-            let renamed = runtime::block_on(async {
-                let id = resolve(&account.broker, user).await?;
-                account.broker.change_email(id, email.as_deref(), reason.text.as_deref()).await
-            })??;
-            let id = renamed.id;
-            show(&renamed, shown.output, world)?;
-            world.print_message(format!(
-                "Sessions and workspaces stay as they are. To prevent sign-ins: kubectl tenant \
-                 users suspend {id}"
-            ));
-            Ok(())
-        }
+        Some(UsersAction::Rename(options)) => rename(flags, options, world),
         Some(UsersAction::Groups { user, set, none, reason, shown }) => {
             let account = Account::open(flags, world)?;
             let groups = runtime::block_on(async {
@@ -93,19 +87,114 @@ pub(crate) fn users(
     }
 }
 
+fn rename(flags: &AccountFlags, options: &RenameUser, world: &mut World) -> Result<(), Error> {
+    let asks = options.email.is_none() && !options.yes;
+    if asks && !(world.stdin_is_terminal)() {
+        let text = "without --email the user loses the address, which has to be confirmed";
+        return Err(Error::usage(text).hint(
+            "standard input is no terminal; confirm with --yes, or give the new address: --email \
+             ADDRESS",
+        ));
+    }
+    let account = Account::open(flags, world)?;
+    let found = runtime::block_on(find(&account.broker, &options.user))??;
+    if asks && !confirm_placeholder(&found.shown, world) {
+        world.print_message("Nothing was changed.");
+        return Ok(());
+    }
+    // The time for an answer does not count.
+    let broker = account.broker.with_deadline(Instant::now() + TOTAL_TIMEOUT);
+    let reason = options.reason.text.as_deref();
+    let request = broker.change_email(found.id, options.email.as_deref(), reason);
+    let renamed = runtime::block_on(request)??;
+    let id = renamed.id;
+    show(&renamed, options.shown.output, world)?;
+    world.print_message(format!(
+        "Sessions and workspaces stay as they are. To prevent sign-ins: kubectl tenant users \
+         suspend {id}"
+    ));
+    Ok(())
+}
+
 fn groups_table(user: &UserGroups) -> String {
     let rows: Vec<[String; 1]> = user.groups.iter().map(|group| [group.clone()]).collect();
     output::columns(["GROUP"], &rows)
 }
 
-/// Resolves a name to a user's identifier. The broker looks it up, because the list of all users
-/// may be long.
-pub(crate) async fn resolve(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
+/// A user, by the identifier for requests and the address or name for messages.
+struct FoundUser {
+    id: Uuid,
+    shown: String,
+}
+
+/// Finds the user of a name. The broker looks it up, because the list of all users may be long.
+async fn find(broker: &Broker, name: &Name) -> Result<FoundUser, Error> {
     match (broker.user_named(name).await, name) {
         // As for workspaces, an identifier needs no lookup.
-        (Err(error), Name::Id(id)) if error.kind == Kind::Refused => Ok(*id),
-        (found, _) => Ok(found?.id),
+        (Err(error), Name::Id(id)) if error.kind == Kind::Refused => {
+            Ok(FoundUser { id: *id, shown: id.to_string() })
+        }
+        (found, _) => found.map(|user| FoundUser { id: user.id, shown: user.email }),
     }
+}
+
+/// Resolves a name to a user's identifier.
+pub(crate) async fn resolve(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
+    Ok(find(broker, name).await?.id)
+}
+
+/// The workspaces of a user; [`None`] if the broker does not say.
+async fn workspaces_of(broker: &Broker, user: Uuid) -> Option<Vec<Workspace>> {
+    match broker.workspaces_named(&Name::Id(user)).await {
+        Ok(found) => Some(found.items),
+        Err(error) if error.code == Some(Code::NotFound) => Some(Vec::new()),
+        Err(_) => None,
+    }
+}
+
+/// What became of each workspace of a suspended user.
+fn suspension_lines(suspended: &UserSuspension, known: &[Workspace]) -> Vec<String> {
+    let line = |it: &tenant_shared::Suspension| {
+        let workspace = known.iter().find(|workspace| workspace.id == it.id);
+        let title = workspace.map_or_else(|| format!("Workspace {}", it.id), lookup::title);
+        match it.status {
+            WorkspaceStatus::Suspended => format!("{title} is suspended."),
+            status => format!(
+                "{title} is {}: the broker continues with it by itself. Wait for it: kubectl \
+                 tenant suspend {}",
+                status.as_str(),
+                workspace.map_or_else(|| it.id.to_string(), lookup::name_of)
+            ),
+        }
+    };
+    suspended.workspaces.iter().map(line).collect()
+}
+
+/// The workspaces that a resumed user cannot use yet, with the command for each.
+fn resumption_lines(workspaces: Option<&[Workspace]>) -> Vec<String> {
+    let Some(workspaces) = workspaces else {
+        let text = "Suspended workspaces stay suspended: kubectl tenant workspaces --all lists \
+                    them, and kubectl tenant resume NAME resumes one";
+        return vec![text.to_owned()];
+    };
+    let is_suspended = |it: &&Workspace| {
+        matches!(it.status, WorkspaceStatus::Suspended | WorkspaceStatus::Suspending)
+    };
+    let line = |it: &Workspace| {
+        let (title, name) = (lookup::title(it), lookup::name_of(it));
+        format!("{title} stays suspended; to resume it: kubectl tenant resume {name}")
+    };
+    workspaces.iter().filter(is_suspended).map(line).collect()
+}
+
+/// Asks for the address that the user loses.
+fn confirm_placeholder(address: &str, world: &World) -> bool {
+    let shown = terminal::sanitize(address);
+    world.stderr.write(&format!(
+        "{shown} is replaced by a placeholder, and others can have the address. The address, to \
+         confirm: "
+    ));
+    world.stdin.line(MAX_ANSWER_BYTES).trim() == address
 }
 
 fn list(flags: &AccountFlags, options: ListArgs, world: &mut World) -> Result<(), Error> {
@@ -139,4 +228,56 @@ fn table(users: &[UserInfo]) -> String {
         })
         .collect();
     output::columns(["E-MAIL", "ROLE", "STATUS", "SINCE", "ID"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenant_shared::{Role, Suspension};
+
+    use super::*;
+    use crate::lookup::tests::workspace;
+
+    fn suspended(number: u128, tenant: Option<&str>) -> Workspace {
+        Workspace { status: WorkspaceStatus::Suspended, ..workspace(number, tenant) }
+    }
+
+    #[test]
+    fn a_suspended_user_has_workspaces_with_names() {
+        let of = |number: u128, status| Suspension {
+            id: Uuid::from_u128(number),
+            status,
+            steps: Vec::new(),
+        };
+        let suspension = UserSuspension {
+            user: UserInfo {
+                id: Uuid::from_u128(7),
+                email: "bob@example.com".to_owned(),
+                role: Role::User,
+                status: UserStatus::Suspended,
+                created_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            },
+            workspaces: vec![
+                of(1, WorkspaceStatus::Suspended),
+                of(2, WorkspaceStatus::Suspending),
+                of(3, WorkspaceStatus::Suspended),
+            ],
+        };
+        let known = [workspace(1, None), workspace(2, Some("solar"))];
+        insta::assert_snapshot!(suspension_lines(&suspension, &known).join("\n"), @r"
+        Workspace tenant-00000000-0000-0000-0000-000000000001 of bob@example.com is suspended.
+        The membership of bob@example.com in tenant solar is suspending: the broker continues with it by itself. Wait for it: kubectl tenant suspend 00000000-0000-0000-0000-000000000002
+        Workspace 00000000-0000-0000-0000-000000000003 is suspended.
+        ");
+    }
+
+    #[test]
+    fn a_resumed_user_gets_a_command_for_each_suspended_workspace() {
+        let known = [suspended(1, None), workspace(2, Some("lunar")), suspended(3, Some("solar"))];
+        insta::assert_snapshot!(resumption_lines(Some(&known)).join("\n"), @r"
+        Workspace tenant-00000000-0000-0000-0000-000000000001 of bob@example.com stays suspended; to resume it: kubectl tenant resume tenant-00000000-0000-0000-0000-000000000001
+        The membership of bob@example.com in tenant solar stays suspended; to resume it: kubectl tenant resume 00000000-0000-0000-0000-000000000003
+        ");
+        assert_eq!(resumption_lines(Some(&[])), Vec::<String>::new());
+        assert!(resumption_lines(None)[0].contains("kubectl tenant workspaces --all"));
+    }
 }

@@ -3,9 +3,8 @@
 use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use secrecy::ExposeSecret;
-use tenant_shared::{ExecApiVersion, Name, Workspace, WorkspaceList, WorkspaceStatus};
+use tenant_shared::{ExecApiVersion, Workspace, WorkspaceList, WorkspaceStatus};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::{
     account::Account,
@@ -14,59 +13,17 @@ use crate::{
         options::EntryFlags,
         workspaces::{Init, Kubeconfig, Workspaces},
     },
-    error::{Error, Kind},
+    error::Error,
     kubeconfig::{self, Entries, EntryChoices},
     output, runtime,
     store::{AccountFlags, Profile},
     world::World,
 };
 
-/// Maximum number of namespaces that an error suggests.
-const MAX_SUGGESTIONS: usize = 10;
 /// Timeout of waiting for a new workspace.
 pub(crate) const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which the status of a new workspace is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The user's own workspace. A membership in a tenant does not take the place of the personal one.
-async fn own(broker: &Broker) -> Result<Workspace, Error> {
-    let mut own = broker.own_workspaces().await?.items;
-    let personal = own.iter().position(|it| it.tenant.is_none()).unwrap_or_default();
-    if own.is_empty() {
-        return Err(
-            Error::refused("you have no workspace yet").hint("create one: kubectl tenant init")
-        );
-    }
-    Ok(own.swap_remove(personal))
-}
-
-/// The namespace of the user's own workspace.
-pub(crate) async fn own_namespace(broker: &Broker) -> Result<String, Error> {
-    Ok(own(broker).await?.namespace)
-}
-
-/// Resolves a name to a workspace's identifier; without a name, the user's own workspace. The
-/// broker looks it up, because the list of all workspaces may be long.
-pub(crate) async fn resolve(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
-    let Some(name) = name else { return Ok(own(broker).await?.id) };
-    let found = match (broker.workspaces_named(name).await, name) {
-        // An identifier needs no lookup: the next request is refused with the reason and recorded
-        // in the audit trail. An older broker has no lookup.
-        (Err(error), Name::Id(id)) if error.kind == Kind::Refused => return Ok(*id),
-        (found, _) => found?.items,
-    };
-    match found.as_slice() {
-        [one] => Ok(one.id),
-        [] => Err(Error::refused(format!("there is no workspace named {name}"))
-            .hint("kubectl tenant workspaces lists yours, with --all everybody's")),
-        several => {
-            let namespaces: Vec<&str> =
-                several.iter().take(MAX_SUGGESTIONS).map(|it| it.namespace.as_str()).collect();
-            Err(Error::refused(format!("{name} has {} workspaces", several.len()))
-                .hint(format!("name one of them: {}", namespaces.join(", "))))
-        }
-    }
-}
 
 /// Runs `init`.
 pub(crate) fn init(flags: &AccountFlags, options: &Init, world: &mut World) -> Result<(), Error> {
@@ -104,6 +61,13 @@ pub(crate) fn kubeconfig(
     options: &Kubeconfig,
     world: &mut World,
 ) -> Result<(), Error> {
+    // The document of the broker would have a token.
+    if options.mode == Mode::Static && options.dry_run {
+        return Err(Error::usage("--dry-run changes nothing, but --mode static issues a token")
+            .hint(
+                "leave out --dry-run, or print the token without a file: --mode static --print",
+            ));
+    }
     let mut account = Account::open(flags, world)?;
     let document = runtime::block_on(account.broker.kubeconfig(options.mode, None))??;
     if options.print {
@@ -163,6 +127,7 @@ pub(crate) fn install_context(
             entries.trust(&ca)?;
         }
     }
+    kubeconfig::warn_of_missing_command(options.entry.command_path.as_deref(), world);
     entries.prepare(EntryChoices {
         name: options.name.as_deref(),
         command: options.entry.command_path.as_deref(),

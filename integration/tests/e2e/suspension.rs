@@ -258,7 +258,8 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     let user = alice.id().to_string();
     let suspend = ["tenant", "users", "suspend", &user, "--reason", "left the company"];
     let told = operator.kubectl().run(suspend).await.unwrap().success().unwrap();
-    assert!(told.stderr.contains(&format!("Workspace {id} is suspended.")), "{}", told.stderr);
+    let line = format!("Workspace {} of {} is suspended.\n", alice.namespace(), alice.email());
+    assert!(told.stderr.contains(&line), "{}", told.stderr);
     assert!(!taken_away.run(["get", "pods"]).await.unwrap().status.success(), "the live token");
     let refused = super::refused(api.credential(id).await);
     assert_eq!((refused.status, refused.code()), (StatusCode::UNAUTHORIZED, Code::Unauthenticated));

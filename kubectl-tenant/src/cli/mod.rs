@@ -125,7 +125,7 @@ pub(crate) enum CompletionAction {
     Kubectl,
     /// Install kubectl_complete-tenant, so that kubectl completes `kubectl tenant …`
     Install {
-        /// Folder of your PATH [default: the one of this plugin]
+        /// Folder of your PATH, created if missing [default: the one of this plugin]
         #[arg(long = "dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: Option<PathBuf>,
     },

@@ -4,7 +4,7 @@ use clap::{ArgAction, Args, Subcommand, ValueHint};
 
 use super::{
     options::{AuditReason, OutputArgs},
-    values::{dns_label, key_and_value},
+    values::{dns_label, key_and_value, tenant_name},
 };
 
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(crate) enum NamespacesAction {
 #[derive(Debug, Args)]
 pub(crate) struct ListedNamespaces {
     /// Only those of this tenant [default: all tenants that name you]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
@@ -45,7 +45,7 @@ pub(crate) struct CreateNamespace {
     #[arg(value_parser = dns_label)]
     pub(crate) name: String,
     /// Tenant [default: the one that the name begins with, else the only one that you own]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: Option<String>,
     /// Label of the namespace; repeat it for several
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_and_value)]
@@ -63,7 +63,7 @@ pub(crate) struct DeleteNamespace {
     #[arg(value_parser = dns_label)]
     pub(crate) namespace: String,
     /// Tenant of the namespace [default: the one of yours that has it]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: Option<String>,
     /// Wait until the namespace is gone
     #[arg(
@@ -87,7 +87,7 @@ pub(crate) struct AdoptNamespace {
     #[arg(value_parser = dns_label)]
     pub(crate) namespace: String,
     /// Tenant that gets the namespace
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: String,
     #[command(flatten)]
     pub(crate) flags: MoveFlags,
@@ -99,7 +99,7 @@ pub(crate) struct TransferNamespace {
     #[arg(value_parser = dns_label)]
     pub(crate) namespace: String,
     /// Tenant that gets the namespace
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) to: String,
     #[command(flatten)]
     pub(crate) flags: MoveFlags,

@@ -1,10 +1,10 @@
 //! Arguments of `sessions`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use tenant_shared::Name;
 use uuid::Uuid;
 
-use super::options::ListArgs;
+use super::{options::ListArgs, values::session_id};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -33,9 +33,10 @@ pub(crate) enum SessionsAction {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").args(["id", "all", "others"]).required(true).multiple(true)))]
 pub(crate) struct RevokeSession {
     /// Identifier of the session in the list
-    #[arg(required_unless_present_any = ["all", "others"], conflicts_with_all = ["all", "others"])]
+    #[arg(conflicts_with_all = ["all", "others"], value_parser = session_id)]
     pub(crate) id: Option<Uuid>,
     /// Every session, including this one
     #[arg(long)]

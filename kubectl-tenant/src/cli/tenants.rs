@@ -8,7 +8,7 @@ use tenant_shared::NamespacesOnDelete;
 use super::{
     options::{AuditReason, EntryFlags, OutputArgs},
     resource_target::ResourceTarget,
-    values::{dns_label, service_account},
+    values::{dns_label, service_account, tenant_name},
 };
 use crate::broker::Mode;
 
@@ -46,7 +46,7 @@ pub(crate) enum TenantsAction {
 #[derive(Debug, Args)]
 pub(crate) struct NamedTenant {
     /// Name of the tenant
-    #[arg(value_parser = dns_label)]
+    #[arg(value_parser = tenant_name)]
     pub(crate) tenant: String,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,
@@ -86,7 +86,7 @@ impl From<KeptNamespaces> for NamespacesOnDelete {
 #[derive(Debug, Args)]
 pub(crate) struct CreateTenant {
     /// Name of the tenant: at most 40 lower case letters, digits and dashes
-    #[arg(value_parser = dns_label, required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_parser = tenant_name, required_unless_present = "file", conflicts_with = "file")]
     pub(crate) name: Option<String>,
     /// User who owns it, by the name that Tenants have for people; repeat it for several
     #[arg(long = "owner", value_name = "USER", conflicts_with = "file")]
@@ -135,7 +135,7 @@ pub(crate) struct ApplyTenants {
 #[derive(Debug, Args)]
 pub(crate) struct EditTenant {
     /// Name of the tenant
-    #[arg(value_parser = dns_label)]
+    #[arg(value_parser = tenant_name)]
     pub(crate) tenant: String,
     /// Also change fields that other field managers have set, such as a GitOps tool
     #[arg(long)]
@@ -149,7 +149,7 @@ pub(crate) struct EditTenant {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteTenant {
     /// Name of the tenant
-    #[arg(value_parser = dns_label)]
+    #[arg(value_parser = tenant_name)]
     pub(crate) tenant: String,
     /// What becomes of its namespaces
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
@@ -169,7 +169,7 @@ pub(crate) struct DeleteTenant {
 #[derive(Debug, Args)]
 pub(crate) struct SuspendTenant {
     /// Name of the tenant
-    #[arg(value_parser = dns_label)]
+    #[arg(value_parser = tenant_name)]
     pub(crate) tenant: String,
     #[command(flatten)]
     pub(crate) reason: AuditReason,
@@ -183,7 +183,7 @@ pub(crate) struct SuspendTenant {
 #[derive(Debug, Args)]
 pub(crate) struct UseTenant {
     /// Name of the tenant
-    #[arg(value_parser = dns_label)]
+    #[arg(value_parser = tenant_name)]
     pub(crate) tenant: String,
     /// Default namespace of the context [default: the first active one of the tenant]
     #[arg(short, long, value_name = "NAME", value_parser = dns_label)]
@@ -209,7 +209,7 @@ pub(crate) struct WhyArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) subresource: Option<String>,
     /// Tenant of the namespace [default: the one of yours that has it]
-    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    #[arg(long, value_name = "NAME", value_parser = tenant_name)]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
     pub(crate) shown: OutputArgs,

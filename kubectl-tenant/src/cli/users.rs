@@ -37,17 +37,7 @@ pub(crate) enum UsersAction {
         shown: OutputArgs,
     },
     /// Change a user's e-mail address, so that somebody else can have the old one
-    Rename {
-        /// E-mail address or identifier of the user, or namespace of their workspace
-        user: Name,
-        /// New address; without it the user gets a placeholder that no mailbox can have
-        #[arg(long, value_name = "ADDRESS")]
-        email: Option<String>,
-        #[command(flatten)]
-        reason: AuditReason,
-        #[command(flatten)]
-        shown: OutputArgs,
-    },
+    Rename(RenameUser),
     /// Show the groups of a user for Tenants, or replace those of a local account
     Groups {
         /// E-mail address or identifier of the user, or namespace of their workspace
@@ -63,4 +53,21 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         shown: OutputArgs,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RenameUser {
+    /// E-mail address or identifier of the user, or namespace of their workspace
+    pub(crate) user: Name,
+    /// New address; without it the user gets a placeholder that no mailbox can have, after a
+    /// confirmation
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) email: Option<String>,
+    /// Do not ask for the confirmation of a placeholder
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
+    #[command(flatten)]
+    pub(crate) shown: OutputArgs,
 }

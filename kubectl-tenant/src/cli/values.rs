@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tenant_shared::{ExecApiVersion, is_dns_label};
+use uuid::Uuid;
+
+/// Maximum length of a tenant's name, in bytes.
+const MAX_TENANT_NAME: usize = 40;
 
 pub(super) fn dns_label(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
@@ -13,6 +17,28 @@ pub(super) fn dns_label(text: &str) -> Result<String, String> {
              letter or digit"
             .to_owned())
     }
+}
+
+/// Parses the name of a tenant.
+pub(super) fn tenant_name(text: &str) -> Result<String, String> {
+    let begins_with_letter = text.starts_with(|first: char| first.is_ascii_lowercase());
+    if is_dns_label(text) && begins_with_letter && text.len() <= MAX_TENANT_NAME {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "the name of a tenant has 1 to {MAX_TENANT_NAME} lower case letters, digits and dashes, \
+             begins with a letter, and ends with a letter or digit"
+        ))
+    }
+}
+
+/// Parses the identifier of a session.
+pub(super) fn session_id(text: &str) -> Result<Uuid, String> {
+    Uuid::try_parse(text).map_err(|_| {
+        "that is no identifier of a session (UUID); they are in the column ID of `kubectl tenant \
+         sessions`"
+            .to_owned()
+    })
 }
 
 /// Parses a ServiceAccount: its namespace, a colon and its name.
@@ -45,5 +71,21 @@ pub(super) fn absolute(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("it must be an absolute path".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_tenant_has_40_characters_at_most() {
+        for name in ["a", "solar", "solar-2", &"a".repeat(40)] {
+            assert_eq!(tenant_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "Solar", "2solar", "solar-", "-solar", "so.lar", &"a".repeat(41)] {
+            let error = tenant_name(name).unwrap_err();
+            assert!(error.starts_with("the name of a tenant has 1 to 40 "), "{name}: {error}");
+        }
     }
 }

@@ -69,10 +69,10 @@ pub(crate) struct Kubeconfig {
     /// exec: the plugin renews the token; static: a token of two hours; gateway: via the broker
     #[arg(long, value_enum, default_value_t = Mode::Exec)]
     pub(crate) mode: Mode,
-    /// Print the broker's document and change nothing
+    /// Print the broker's document and change no file; with --mode static a new token is in it
     #[arg(long, conflicts_with_all = ["dry_run", "use_context", "context", "command_path", "exec_api_version"])]
     pub(crate) print: bool,
-    /// Print the resulting kubeconfig and change nothing
+    /// Print the resulting kubeconfig and change nothing; not with --mode static, which issues a token
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Set the current context to this one

@@ -20,7 +20,8 @@ const PROGRAM: &str = "kubectl_complete-tenant";
 const FOLDER_HINT: &str =
     "name another folder of your PATH: kubectl tenant completion install --dir DIR";
 
-/// Runs `completion install`. It replaces a file of this program and no other.
+/// Runs `completion install`. It replaces a file of this program and no other, and creates the folder
+/// if it is missing.
 pub(super) fn install(folder: Option<&Path>, world: &World) -> Result<(), Error> {
     let folder = match folder {
         Some(folder) => {
@@ -42,8 +43,12 @@ pub(super) fn install(folder: Option<&Path>, world: &World) -> Result<(), Error>
         }
         _ => {}
     }
-    write_program(&folder, &path)
-        .map_err(|error| Error::file("write", &path, &error).hint(FOLDER_HINT))?;
+    fs::create_dir_all(&folder)
+        .map_err(|error| Error::file("create the folder", &folder, &error).hint(FOLDER_HINT))?;
+    write_program(&folder, &path).map_err(|error| {
+        // The error of the temporary file names that file.
+        Error::file("write", &path, &error.kind().into()).hint(FOLDER_HINT)
+    })?;
     world.print_message(format!("kubectl completes `kubectl tenant …` with {}", path.display()));
     if !folders_of_path(&world.env).any(|known| known == folder) {
         world.print_message(format!(

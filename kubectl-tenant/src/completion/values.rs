@@ -1,6 +1,6 @@
 //! Values of arguments: fixed ones, accounts on this machine, and what the broker lists.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::Arg;
 use tenant_shared::{
@@ -14,12 +14,12 @@ use crate::{
     account::Account,
     broker::Broker,
     error::Error,
+    lookup,
     paths::Paths,
     runtime,
     store::{AccountFlags, Profiles},
     tenants, users,
     workload_identity::WorkloadIdentity,
-    workspace,
     world::World,
 };
 
@@ -98,7 +98,7 @@ impl<'a> Source<'a> {
             Self::Workspaces => {
                 let all = broker.me().await?.role == Role::Admin;
                 let page = broker.workspaces(all, MAX_ITEMS).await?;
-                page.items.iter().flat_map(|it| of_workspace(it, all)).collect()
+                of_workspaces(&page.items, all)
             }
             Self::Users => {
                 broker.users(MAX_ITEMS).await?.items.iter().filter_map(of_user).collect()
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
                 page.items.iter().filter_map(of_session).collect()
             }
             Self::Credentials(of) => {
-                let workspace = workspace::resolve(broker, parse_name(of)?.as_ref()).await?;
+                let workspace = lookup::resolve(broker, parse_name(of)?.as_ref()).await?;
                 let page = broker.credentials(workspace, false, MAX_ITEMS).await?;
                 page.items.iter().filter_map(of_credential).collect()
             }
@@ -122,14 +122,18 @@ impl<'a> Source<'a> {
             }
             Self::Namespaces(of) => namespaces(broker, of).await?,
             Self::OwnNamespaces => {
-                let own = broker.own_workspaces().await?.items;
-                own.iter().flat_map(|it| of_workspace(it, false)).collect()
+                let mut own = broker.own_workspaces().await?.items;
+                own.retain(|it| it.tenant.is_none());
+                let mut found = of_workspaces(&own, false);
+                // A broker without tenants refuses.
+                found.extend(namespaces(broker, None).await.unwrap_or_default());
+                found
             }
             Self::Models(of) => {
                 let namespace = match of {
                     Some(name) if is_dns_label(name) => name.to_owned(),
                     Some(_) => return Ok(Vec::new()),
-                    None => workspace::own_namespace(broker).await?,
+                    None => lookup::own_namespace(broker).await?,
                 };
                 let models = broker.models(&namespace).await?.data;
                 models.iter().take(MAX_ITEMS as usize).filter_map(of_model).collect()
@@ -212,21 +216,27 @@ fn parse_name(text: Option<&str>) -> Result<Option<Name>, Error> {
     name.map_err(|error| Error::usage(error.to_string()))
 }
 
-/// The namespace, and for an administrator the address of the owner, which most people know.
-fn of_workspace(it: &Workspace, with_owner: bool) -> impl Iterator<Item = Candidate> {
-    let owner = it.owner_email.as_deref().unwrap_or_default();
-    let status = it.status.as_str();
-    let namespace = if with_owner {
-        Candidate::untrusted(&it.namespace, &format!("{owner}, {status}"))
-    } else {
-        Candidate::untrusted(&it.namespace, status)
-    };
-    let owner = if with_owner {
-        Candidate::untrusted(owner, &format!("{}, {status}", it.namespace))
-    } else {
-        None
-    };
-    namespace.into_iter().chain(owner)
+/// A name of each workspace that means no other, and for an administrator the addresses of the
+/// owners, which most people know.
+fn of_workspaces(workspaces: &[Workspace], with_owners: bool) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let mut owners = BTreeSet::new();
+    for it in workspaces {
+        let owner = it.owner_email.as_deref().filter(|_| with_owners);
+        let (name, status) = (lookup::name_of(it), it.status.as_str());
+        let membership = it.tenant.as_ref().map(|tenant| format!("member of tenant {tenant}"));
+        let parts = membership.as_deref().into_iter().chain(owner).chain([status]);
+        found.extend(Candidate::untrusted(&name, &parts.collect::<Vec<_>>().join(", ")));
+        if let Some(owner) = owner.filter(|owner| owners.insert(*owner)) {
+            let all = workspaces.iter().filter(|it| it.owner_email.as_deref() == Some(owner));
+            let description = match all.count() {
+                1 => format!("{}, {status}", membership.unwrap_or(name)),
+                count => format!("{count} workspaces"),
+            };
+            found.extend(Candidate::untrusted(owner, &description));
+        }
+    }
+    found
 }
 
 fn of_user(it: &UserInfo) -> Option<Candidate> {

@@ -10,7 +10,7 @@ mod file;
 mod merge;
 mod splice;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) use entries::{Entries, EntryChoices};
 use serde_norway::Value;
@@ -79,6 +79,15 @@ pub(crate) async fn install(
         file::replace(&real, &new)?;
     }
     Ok(installed)
+}
+
+/// Warns of a path of this plugin that does not exist here. The kubeconfig may be for another machine.
+pub(crate) fn warn_of_missing_command(command: Option<&str>, world: &World) {
+    if let Some(path) = command.filter(|path| !Path::new(path).is_file()) {
+        world.print_message(format!(
+            "warning: there is no file {path} on this machine; kubectl needs it to get a token"
+        ));
+    }
 }
 
 /// Checks before a sign-in that no foreign entry has a name that will be written: the one name of

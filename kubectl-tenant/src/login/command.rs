@@ -84,6 +84,7 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
         let sessions = SessionStore::new(&paths, &account, world);
         sessions.set_details(&me.email, me.session_expires_at).await?;
         let workspace = own_workspace(&client, &me, options.tier.as_deref(), world).await?;
+        kubeconfig::warn_of_missing_command(options.entry.command_path.as_deref(), world);
         let choices = EntryChoices {
             name: name.as_deref(),
             command: options.entry.command_path.as_deref(),

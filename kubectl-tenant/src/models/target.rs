@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::calls::REQUEST_TIMEOUT;
 use crate::{
-    account::Account, broker::Broker, cli::models::NamespaceFlag, error::Error, runtime,
-    store::AccountFlags, workspace, world::World,
+    account::Account, broker::Broker, cli::models::NamespaceFlag, error::Error, lookup, runtime,
+    store::AccountFlags, world::World,
 };
 
 /// The broker and the namespace of a command for models.
@@ -38,7 +38,7 @@ impl CommandTarget {
         let broker = broker.with_deadline(Instant::now() + REQUEST_TIMEOUT + wait);
         let namespace = match &options.namespace {
             Some(name) => name.clone(),
-            None => runtime::block_on(workspace::own_namespace(&broker))??,
+            None => runtime::block_on(lookup::own_namespace(&broker))??,
         };
         Ok(Self { broker, namespace })
     }

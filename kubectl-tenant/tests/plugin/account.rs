@@ -1,7 +1,8 @@
 //! Tests of `whoami`, `sessions`, `logout --all`, `users`, `suspend`, `resume` and `status`.
 
-use std::fs;
+use std::{collections::HashMap, ffi::OsString, fs, io};
 
+use kubectl_tenant::{Clock, Env, Input, Keyring, Messages, World};
 use serde_json::json;
 
 use crate::{
@@ -109,7 +110,10 @@ fn administrators_manage_users() {
     let address = ["--email", "new@example.com", "--reason", "married"];
     let output = home.run(&[&["users", "rename", &id][..], &address].concat());
     assert!(output.stdout.contains(&id), "{output:?}");
-    home.run(&["users", "rename", &id]);
+    // The loss of the address has to be confirmed.
+    let output = home.run(&["users", "rename", &id]);
+    assert!(output.failed(2).contains("confirm with --yes"), "{output:?}");
+    assert_eq!(home.run(&["users", "rename", &id, "--yes"]).code, 0);
     let output = home.run(&["users", "groups", &id]);
     assert_eq!(output.stdout, "GROUP\ndev\nops\n", "{output:?}");
     home.run(&["users", "groups", &id, "--set", "ops", "--set", "dev", "--reason", "moved"]);
@@ -131,6 +135,43 @@ fn administrators_manage_users() {
     assert!(table.contains(&Account(1).email()), "{table}");
     let own = home.run(&["workspaces"]).stdout;
     assert!(!own.contains("OWNER"), "{own}");
+}
+
+/// Runs the command of a person at a terminal who types this line. Returns the exit code.
+fn at_terminal(home: &Home, args: &[&str], line: &'static str) -> u8 {
+    let mut world = World {
+        env: Env::Fixed(HashMap::from([("HOME".into(), home.path("").into())])),
+        clock: Clock::System,
+        entropy: |_| Err(io::Error::other("no entropy is needed here")),
+        stdin: Input::from(line.as_bytes()),
+        stdin_is_terminal: || true,
+        stdout: Box::new(io::sink()),
+        stderr: Messages::to(io::sink()),
+        browser: |_, _| panic!("a browser was opened"),
+        in_container: || false,
+        keyring: Keyring::None,
+        parent: || None,
+    };
+    let args: Vec<OsString> = ["kubectl-tenant"].iter().chain(args).map(OsString::from).collect();
+    kubectl_tenant::run(&args, &mut world)
+}
+
+#[test]
+fn the_loss_of_an_address_is_confirmed_with_the_address() {
+    let (home, broker) = signed_in(&[]);
+    let address = Account(3).email();
+    for answer in ["\n", "y\n", "dev1@example.com\n"] {
+        assert_eq!(at_terminal(&home, &["users", "rename", &address], answer), 0);
+        assert_eq!(changes(&broker), [], "{answer:?}");
+    }
+    let answer = "dev3@example.com\n";
+    assert_eq!(at_terminal(&home, &["users", "rename", &address], answer), 0);
+    let path = format!("POST /api/v1/users/{}/email", Account(3).user());
+    assert_eq!(changes(&broker), [(path, "{}".to_owned())]);
+    // A new address needs no confirmation.
+    let rename = ["users", "rename", &address, "--email", "new@example.com"];
+    assert_eq!(at_terminal(&home, &rename, ""), 0);
+    assert_eq!(changes(&broker).len(), 2);
 }
 
 /// A broker whose cluster stays unreachable for this many status requests.
@@ -183,9 +224,10 @@ fn suspend_reports_done_and_open_steps() {
     let output = home.run(&["suspend", &id, "--reason", "leaked"]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.starts_with("STEP") && !output.stdout.contains("open"), "{output:?}");
-    assert!(output.stderr.contains(&format!("Workspace {id} is suspended")), "{output:?}");
-    // The namespace names the workspace, too; then it is resumed.
     let namespace = format!("tenant-{}", Account(1).user());
+    let told = format!("Workspace {namespace} of {} is suspended:", Account(1).email());
+    assert!(output.stderr.contains(&told), "{output:?}");
+    // The namespace names the workspace, too; then it is resumed.
     let output = home.run(&["resume", &namespace, "-o", "json"]);
     assert_eq!(output.document()["status"], "provisioned");
     let unknown = home.run(&["resume", "tenant-x"]);

@@ -1,6 +1,9 @@
 //! Tests without a broker: help, usage errors, exit codes, completion, status.
 
-use std::fs;
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+};
 
 use crate::support::{CANARY, Home, run};
 
@@ -30,6 +33,7 @@ fn usage_errors_exit_with_2_and_an_empty_stdout() {
         &["login", "--broker", "broker"],
         &["login", "--context", "no"],
         &["kubeconfig", "--print", "--use"],
+        &["kubeconfig", "--mode", "static", "--dry-run"],
         &["kubeconfig", "--print", "--exec-api-version", "v1"],
         &["login", "--exec-api-version", "v1alpha1", "--broker", BROKER],
         &["sessions", "revoke"],
@@ -86,6 +90,42 @@ fn usage_errors_exit_with_2_and_an_empty_stdout() {
         assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}");
         assert!(!output.stderr.is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn usage_errors_say_what_to_write() {
+    let home = home();
+    for (args, text) in [
+        (&["sessions", "revoke"][..], "<ID|--all|--others>"),
+        (&["sessions", "revoke", "xyz"], "no identifier of a session (UUID)"),
+        (&["tenants", "create", "Solar", "--owner", "ada"], "has 1 to 40 lower case letters"),
+        (&["use", &"a".repeat(41)], "has 1 to 40 lower case letters"),
+        (&["kubeconfig", "--mode", "static", "--dry-run"], "--mode static issues a token"),
+        (&["users", "rename", "bob@example.com"], "confirm with --yes"),
+    ] {
+        let output = run(&mut home.command(args));
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(text), "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn plain_http_to_a_port_with_tls_is_explained() {
+    // The alert `unexpected_message`, with which a TLS server answers a request without TLS (RFC 8446
+    // section 6).
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = [0; 64];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(&[0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0a]);
+        }
+    });
+    let home = Home::new(&url);
+    let output = run(&mut home.command(&["login", "--no-browser", "--broker", &url]));
+    let hint = "hint: the port seems to speak TLS: use https://\n";
+    assert!(output.failed(4).ends_with(hint), "{output:?}");
 }
 
 #[test]

@@ -83,6 +83,31 @@ fn users_get_their_own_workspace_and_administrators_addresses_too() {
     assert_eq!(listed, ["/api/v1/workspaces?limit=500&all=true"], "the others used the cache");
 }
 
+/// All members share the home of a tenant, which therefore names no membership.
+#[test]
+fn memberships_are_completed_by_identifier() {
+    let (home, _broker) = signed_in(|request| {
+        let mut membership = Account(1).as_workspace();
+        membership["id"] = "30000000-0000-4000-8000-000000000000".into();
+        membership["namespace"] = "tenant-solar".into();
+        membership["tenant"] = "solar".into();
+        let items = json!({"items": [Account(1).as_workspace(), membership]});
+        let is_list = request.path.starts_with("/api/v1/workspaces");
+        is_list.then(|| json_response(200, &items)).or_else(|| administrator(request))
+    });
+    let (email, namespace) = (Account(1).email(), namespace(1));
+    assert_eq!(
+        complete(&home, &["suspend", ""]),
+        format!(
+            "{namespace}\t{email}, provisioned\n{email}\t2 workspaces\n\
+             30000000-0000-4000-8000-000000000000\tmember of tenant solar, {email}, provisioned\n:4\n"
+        )
+    );
+    // The home of a tenant has no models.
+    let namespaces = complete(&home, &["models", "status", "-n", ""]);
+    assert_eq!(namespaces, format!("{namespace}\tprovisioned\n:4\n"));
+}
+
 #[test]
 fn users_sessions_and_credentials_are_completed() {
     let (home, broker) = signed_in(|_| None);
@@ -363,9 +388,17 @@ fn the_program_for_kubectl_replaces_nothing_foreign() {
     assert!(output.stderr.contains("is not on your PATH"), "{output:?}");
     assert!(other.join("kubectl_complete-tenant").exists());
 
-    let missing = home.path("missing");
+    // A missing folder is created, with the mode that the umask allows.
+    let missing = home.path("missing/bin");
     let output = install(&["--dir", missing.to_str().unwrap()], &[&folder]);
-    assert!(output.failed(1).contains("cannot write"), "{output:?}");
+    assert!(output.code == 0 && missing.join("kubectl_complete-tenant").exists(), "{output:?}");
+    let ordinary = home.path("ordinary");
+    fs::create_dir(&ordinary).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&missing), mode(&ordinary));
+    let no_folder = program.join("bin");
+    let output = install(&["--dir", no_folder.to_str().unwrap()], &[&folder]);
+    assert!(output.failed(1).contains("Not a directory"), "{output:?}");
     let output = install(&[], &[&other]);
     assert!(output.failed(1).contains("kubectl-tenant is not on your PATH"), "{output:?}");
 }

@@ -80,6 +80,53 @@ fn unknown_and_ambiguous_names_are_errors_with_hints() {
     assert_eq!(requests_after_login(&broker).len(), 1, "nothing was suspended");
 }
 
+/// All members of a tenant share its home, so that its name means no membership.
+#[test]
+fn memberships_are_named_by_their_identifiers() {
+    const MEMBERSHIP: &str = "30000000-0000-4000-8000-000000000000";
+    let email = Account(1).email();
+    let namespace = format!("tenant-{}", Account(1).user());
+    let (home, broker) = signed_in(|_, path| {
+        let mut membership = Account(1).as_workspace();
+        membership["id"] = MEMBERSHIP.into();
+        membership["namespace"] = "tenant-solar".into();
+        membership["tenant"] = "solar".into();
+        let is_one = path.ends_with(&format!("lookup?name={MEMBERSHIP}"));
+        let items =
+            if is_one { vec![membership] } else { vec![Account(1).as_workspace(), membership] };
+        let found = || json_response(200, &json!({ "items": items }));
+        path.contains("/lookup").then(found).or_else(|| suspended(path))
+    });
+    let names = format!("name one of them: {namespace}, {MEMBERSHIP} (member of tenant solar)");
+    let suspend = format!("; the person with everything: kubectl tenant users suspend {email}\n");
+    let resume =
+        format!("; to let the person sign in again: kubectl tenant users resume {email}\n");
+    for (args, end) in [
+        (&["suspend", &email][..], &*suspend),
+        (&["resume", &email], &*resume),
+        (&["usage", &email], "\n"),
+        (&["audit", &email], "\n"),
+        (&["credentials", "list", &email], "\n"),
+    ] {
+        let output = home.run(args);
+        assert!(output.failed(5).ends_with(&format!("hint: {names}{end}")), "{args:?}: {output:?}");
+    }
+    assert_eq!(requests_after_login(&broker).len(), 5, "nothing else was asked");
+    let output = home.run(&["suspend", MEMBERSHIP]);
+    let told = format!("The membership of {email} in tenant solar is suspended:");
+    assert!(output.code == 0 && output.stderr.contains(&told), "{output:?}");
+    // The text after the resumption of a person works as it is printed.
+    let (home, _broker) = signed_in(|_, path| {
+        let mut workspace = Account(3).as_workspace();
+        workspace["status"] = "suspended".into();
+        path.contains("/workspaces/lookup")
+            .then(|| json_response(200, &json!({"items": [workspace]})))
+    });
+    let output = home.run(&["users", "resume", &Account(3).email()]);
+    let command = format!("to resume it: kubectl tenant resume tenant-{}\n", Account(3).user());
+    assert!(output.code == 0 && output.stderr.ends_with(&command), "{output:?}");
+}
+
 /// An older broker takes the path segment `lookup` for an identifier and refuses it.
 #[test]
 fn an_older_broker_accepts_identifiers_only() {
@@ -110,11 +157,15 @@ fn users_are_found_by_address() {
     }
     let requests = requests_after_login(&broker);
     let lookup = "GET /api/v1/users/lookup?name=dev3%40example.com".to_owned();
+    // For the names of their workspaces.
+    let workspaces = format!("GET /api/v1/workspaces/lookup?name={id}");
     let expected = [
         lookup.clone(),
         format!("POST /api/v1/users/{id}/suspend"),
+        workspaces.clone(),
         lookup.clone(),
         format!("POST /api/v1/users/{id}/resume"),
+        workspaces,
         lookup.clone(),
         format!("GET /api/v1/users/{id}/sessions?limit=500"),
         lookup,

@@ -107,6 +107,46 @@ async fn an_owner_and_a_viewer_use_a_tenant() {
     assert!(!get.status.success(), "{get:?}");
     let get = ["tenants", "get", "solar"];
     until_listed(&operator, &get, |tenant| tenant["state"] == "Suspended").await;
+    a_suspension_is_shown(&alice, &bob).await;
+    nobody_is_sent_astray(&operator, &stranger, &bob).await;
+}
+
+/// What the members of a suspended tenant see.
+async fn a_suspension_is_shown(alice: &Person, bob: &Person) {
+    let who = run(alice, &["whoami"]).await.stdout;
+    for text in ["; the tenant is suspended)", "\nTenants solar (suspended)\n"] {
+        assert!(who.contains(text), "{who}");
+    }
+    let list = run(alice, &["namespaces"]).await.stdout;
+    assert!(list.contains("active (tenant suspended)"), "{list}");
+    // Not "the workspace": bob's context is that of the tenant.
+    let get = ["--context", "tenant-solar", "get", "configmaps"];
+    probe::until("kubectl says what is suspended", KNOWN_TIMEOUT, || async {
+        let finished = bob.kubectl().run(get).await?;
+        let says_it = finished.stderr.contains("the tenant solar is suspended");
+        Ok(if says_it { Probe::Ready(()) } else { Probe::NotYet(finished.stderr) })
+    })
+    .await
+    .unwrap();
+}
+
+/// The commands that messages name can be carried out.
+async fn nobody_is_sent_astray(operator: &Person, stranger: &Person, bob: &Person) {
+    let list = run(stranger, &["namespaces"]).await;
+    assert!(list.stderr.contains("no Tenant names you; ask an administrator"), "{list:?}");
+    let list = run(operator, &["namespaces"]).await;
+    assert!(list.stderr.contains("kubectl tenant namespaces --tenant NAME"), "{list:?}");
+    refused(operator, &["suspend", "tenant-solar"], "kubectl tenant tenants members solar").await;
+    let suspend = ["tenant", "suspend", bob.email()];
+    let several = operator.kubectl().run(suspend).await.unwrap();
+    assert_eq!(several.code(), 5, "{several:?}");
+    let hint = several.stderr.lines().last().unwrap();
+    assert!(hint.contains(&format!("name one of them: {}, ", bob.namespace())), "{hint}");
+    let end = format!("; the person with everything: kubectl tenant users suspend {}", bob.email());
+    assert!(hint.ends_with(&end), "{hint}");
+    let (before, _) = hint.split_once(" (member of tenant solar)").unwrap();
+    let membership = before.rsplit(' ').next().unwrap();
+    run(operator, &["usage", membership]).await;
 }
 
 async fn namespaces_are_created(alice: &Person, bob: &Person) {
@@ -138,6 +178,8 @@ async fn contexts_work(alice: &Person, bob: &Person) {
         let made = ["get", "configmap", &name, "-n", PRODUCTION];
         kubectl(alice, &made).await;
     }
+    refused(bob, &["use", "solar", "--namespace", "nope"], "its namespaces: solar-production")
+        .await;
     run(bob, &["use", "solar", "--namespace", "solar-test"]).await;
     kubectl(bob, &["get", "configmaps"]).await;
     let denied = bob.kubectl().run(["create", "configmap", "mine"]).await.unwrap();
