@@ -24,6 +24,9 @@ pub(crate) fn ticks(every: Duration) -> Interval {
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     manual_ms: Option<Arc<AtomicI64>>,
+    /// By how much the system clock is wrong.
+    #[cfg(test)]
+    ahead_ms: i64,
 }
 
 impl Clock {
@@ -34,7 +37,13 @@ impl Clock {
 
     /// A clock that stands still at this time until [`Clock::advance`].
     pub fn manual(at: Timestamp) -> Self {
-        Self { manual_ms: Some(Arc::new(AtomicI64::new(at.as_millisecond()))) }
+        Self { manual_ms: Some(Arc::new(AtomicI64::new(at.as_millisecond()))), ..Self::default() }
+    }
+
+    /// A system clock that is ahead by so many milliseconds.
+    #[cfg(test)]
+    pub(crate) fn ahead(ahead_ms: i64) -> Self {
+        Self { ahead_ms, ..Self::default() }
     }
 
     /// The time in milliseconds since 1970, as the database stores it.
@@ -42,8 +51,17 @@ impl Clock {
     pub fn now_ms(&self) -> i64 {
         match &self.manual_ms {
             Some(manual_ms) => manual_ms.load(Ordering::SeqCst),
+            #[cfg(test)]
+            None => Timestamp::now().as_millisecond() + self.ahead_ms,
+            #[cfg(not(test))]
             None => Timestamp::now().as_millisecond(),
         }
+    }
+
+    /// The time of a manual clock; `None` for the system clock, instead of which a database that
+    /// several replicas share has one of its own.
+    pub(crate) fn manual_ms(&self) -> Option<i64> {
+        self.manual_ms.as_ref().map(|manual_ms| manual_ms.load(Ordering::SeqCst))
     }
 
     /// The current time, with millisecond precision.

@@ -6,17 +6,29 @@ use uuid::Uuid;
 use crate::{
     base::{
         clock::Clock,
-        db::{Db, Tx},
+        db::{Db, Engine, Tx},
     },
     on_engine,
 };
 
-const ACQUIRE: &str = "\
-INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3) \
-ON CONFLICT (name) DO UPDATE SET holder = $2, held_until = $3 \
+/// `$4` is the time of a test. Without one the clock of PostgreSQL decides.
+const ACQUIRE_ON_POSTGRES: &str = "\
+INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, \
+COALESCE($4, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)) + $3) \
+ON CONFLICT (name) DO UPDATE SET holder = $2, held_until = \
+COALESCE($4, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)) + $3 \
+WHERE leases.holder = $2 OR leases.held_until <= \
+COALESCE($4, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT))";
+
+const ACQUIRE_ON_SQLITE: &str = "\
+INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $4 + $3) \
+ON CONFLICT (name) DO UPDATE SET holder = $2, held_until = $4 + $3 \
 WHERE leases.holder = $2 OR leases.held_until <= $4";
 
 /// Acquires or renews a lease for this many milliseconds; `false` if another holder has it.
+///
+/// The clock of PostgreSQL decides, because those of the replicas differ. Processes that share a
+/// SQLite file run on one machine, with one clock.
 ///
 /// # Errors
 /// The database failed.
@@ -27,13 +39,21 @@ pub async fn acquire_lease(
     holder: Uuid,
     milliseconds: i64,
 ) -> sqlx::Result<bool> {
-    let now = clock.now_ms();
     let mut tx = db.begin().await?;
-    let held = on_engine!(tx.connection(), c => sqlx::query(ACQUIRE)
-        .bind(name).bind(holder).bind(now + milliseconds).bind(now)
-        .execute(c).await.map(|done| done.rows_affected()))?;
+    let rows = match tx.connection() {
+        Engine::Postgres(c) => {
+            let acquire = sqlx::query(ACQUIRE_ON_POSTGRES).bind(name).bind(holder);
+            let acquired = acquire.bind(milliseconds).bind(clock.manual_ms()).execute(c).await;
+            acquired.map(|done| done.rows_affected())
+        }
+        Engine::Sqlite(c) => {
+            let acquire = sqlx::query(ACQUIRE_ON_SQLITE).bind(name).bind(holder);
+            let acquired = acquire.bind(milliseconds).bind(clock.now_ms()).execute(c).await;
+            acquired.map(|done| done.rows_affected())
+        }
+    }?;
     tx.commit().await?;
-    Ok(held == 1)
+    Ok(rows == 1)
 }
 
 const RELEASE: &str = "DELETE FROM leases WHERE name = $1 AND holder = $2";
@@ -82,6 +102,24 @@ mod tests {
         only_its_holder_releases_a_lease,
         only_expired_leases_are_deleted,
     );
+
+    /// Replicas whose clocks are an hour ahead and behind.
+    #[tokio::test]
+    async fn the_clock_of_a_replica_decides_over_no_lease_on_postgresql() {
+        const HOUR_MS: i64 = 60 * 60 * 1000;
+        let storage = Storage::new(On::Postgres).await;
+        let [behind, right, ahead] = [-HOUR_MS, 0, HOUR_MS].map(Clock::ahead);
+        for (name, holder, other) in [("a", &right, &ahead), ("b", &behind, &right)] {
+            let acquire =
+                |clock| acquire_lease(&storage.db, clock, name, right.random_id(), 60_000);
+            assert!(acquire(holder).await.unwrap());
+            assert!(!acquire(other).await.unwrap(), "{name} is held for a minute");
+        }
+        let end = || acquire_lease(&storage.db, &ahead, "c", ahead.random_id(), 1);
+        assert!(end().await.unwrap());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert!(end().await.unwrap(), "a lease of a millisecond has expired");
+    }
 
     const COUNT: &str = "SELECT COUNT(*) FROM leases";
 

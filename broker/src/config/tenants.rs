@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
-use tenant_shared::TENANT_OWNER_ROLE;
+use tenant_shared::{
+    BINDINGS_LABEL, HOME_LABEL, MANAGED_BY_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE,
+    TIER_LABEL,
+};
 
 use super::{
     Settings,
@@ -12,15 +15,28 @@ use super::{
     parse::{from_str, list},
 };
 use crate::{
-    cluster::ClusterList,
+    cluster::{ClusterList, POD_SECURITY, POD_SECURITY_WARN},
     identity::{RbacUserRules, RbacUserRulesError, UserNameSource, is_subject_name},
     issuer::connector::ConnectorSettings,
-    tenant::{ClusterRoleName, TenantSettings},
+    tenant::{ClusterRoleName, ProtectedPattern, TenantSettings},
 };
 
-/// Maximum characters of `tenants.protected_names`: the API server evaluates the expression for each
-/// namespace that the broker writes.
+/// Maximum characters of `tenants.protected_names` and `tenants.protected_labels`: the API server
+/// evaluates the expressions for each namespace that the broker writes.
 const MAX_PATTERN_CHARS: usize = 1000;
+
+/// Labels that the broker and the API server give namespaces of tenants.
+const GIVEN_LABELS: [&str; 9] = [
+    MANAGED_BY_LABEL,
+    TENANT_LABEL,
+    HOME_LABEL,
+    TIER_LABEL,
+    BINDINGS_LABEL,
+    SUSPENDED_LABEL,
+    POD_SECURITY,
+    POD_SECURITY_WARN,
+    "kubernetes.io/metadata.name",
+];
 
 const ENABLED: Setting<bool> = Setting::new(
     "tenants.enabled",
@@ -44,6 +60,16 @@ const PROTECTED_NAMES: Setting<String> = Setting::new(
     pattern,
     "Regular expression (RE2) of the names of namespaces that no tenant gets. Without `^` and `$` \
      it matches a part of a name.",
+);
+const PROTECTED_LABELS: Setting<String> = Setting::new(
+    "tenants.protected_labels",
+    "",
+    labels_pattern,
+    "Regular expression (RE2) of the keys of labels that namespaces of tenants get neither from owners \
+     nor from the broker, because other programs decide by them: `namespaceSelector` of \
+     NetworkPolicies, `allowedRoutes` of Gateways, exemptions of policy engines. Empty: none but \
+     those of `kubernetes.io`, `k8s.io` and the broker, which are protected anyway. Without `^` and \
+     `$` it matches a part of a key.",
 );
 const FREE_NAMES: Setting<bool> = Setting::new(
     "tenants.free_names",
@@ -111,6 +137,7 @@ pub(super) const SETTINGS: &[&dyn Declaration] = &[
     &ENABLED,
     &CLUSTER_ROLES,
     &PROTECTED_NAMES,
+    &PROTECTED_LABELS,
     &FREE_NAMES,
     &WRITE,
     &DIRECT_NAMESPACES,
@@ -134,6 +161,9 @@ pub(super) fn read(s: &mut Settings) -> TenantSettings {
         enabled: ENABLED.read(s),
         cluster_roles: CLUSTER_ROLES.read(s),
         protected_names: PROTECTED_NAMES.read(s).into(),
+        protected_labels: Some(PROTECTED_LABELS.read(s))
+            .filter(|pattern| !pattern.is_empty())
+            .map(Into::into),
         free_names: FREE_NAMES.read(s),
         write: WRITE.read(s),
         direct_namespaces: DIRECT_NAMESPACES.read(s),
@@ -236,7 +266,7 @@ fn pattern(text: &str) -> Result<String, String> {
     if text.chars().count() > MAX_PATTERN_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
         return Err(format!(
             "at most {MAX_PATTERN_CHARS} characters of ASCII without spaces, because names of \
-             namespaces have no others"
+             namespaces and keys of labels have no others"
         ));
     }
     let only_in_rust = ["&&", "~~", "[["].iter().any(|operator| text.contains(operator));
@@ -246,6 +276,19 @@ fn pattern(text: &str) -> Result<String, String> {
     match Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(format!("a regular expression (RE2): {}", error_line(&error))),
+    }
+}
+
+/// A regular expression of keys of labels, none of which the broker or the API server gives namespaces.
+fn labels_pattern(text: &str) -> Result<String, String> {
+    let expression = pattern(text)?;
+    let protected = ProtectedPattern::from(expression.clone());
+    match GIVEN_LABELS.iter().find(|key| !text.is_empty() && protected.matches(key)) {
+        Some(key) => Err(format!(
+            "an expression that does not match {key}, because each namespace of a tenant may have \
+             this label: begin with ^ and name the domain"
+        )),
+        None => Ok(expression),
     }
 }
 
@@ -279,7 +322,8 @@ mod tests {
     fn all_settings_of_an_example_are_read() {
         let config = config(
             "[tenants]\nenabled = true\ncluster_roles = ['admin', 'view']\n\
-             protected_names = '^(kube-.*|monitoring)$'\nfree_names = true\nwrite = true\n\
+             protected_names = '^(kube-.*|monitoring)$'\n\
+             protected_labels = '^control-plane$'\nfree_names = true\nwrite = true\n\
              direct_namespaces = true\ngroups = ['developers']\neverybody = 'staff'\n\
              cluster_lists = ['nodes', 'storageclasses']",
         )
@@ -289,6 +333,7 @@ mod tests {
             enabled: true,
             cluster_roles: vec![role("admin"), role("view")],
             protected_names: "^(kube-.*|monitoring)$".to_owned().into(),
+            protected_labels: Some("^control-plane$".to_owned().into()),
             free_names: true,
             write: true,
             direct_namespaces: true,
@@ -310,6 +355,13 @@ mod tests {
             ("protected_names = '(?!kube)'", "protected_names", "no (? but (?:"),
             ("protected_names = '[a-z&&b]'", "protected_names", "no &&"),
             ("protected_names = 'küche'", "protected_names", "ASCII"),
+            ("protected_labels = 'a('", "protected_labels", "unclosed group"),
+            (
+                "protected_labels = 'kubernetes'",
+                "protected_labels",
+                "does not match app.kubernetes",
+            ),
+            ("protected_labels = '.*'", "protected_labels", "does not match app.kubernetes"),
             ("direct_namespaces = true", "direct_namespaces", "tenants.groups"),
             ("groups = ['system:masters']", "groups", "belong to Kubernetes"),
             ("everybody = 'system:authenticated'", "everybody", "belong to Kubernetes"),

@@ -14,7 +14,7 @@ use crate::{
     base::error_chain,
     cluster::{BrokerRead, Cluster, ClusterError, DefinitionState, ReadClient, RequiredLabels},
     install::Parameters,
-    tenant::{ApiGroup, ProtectedNames, TenantName, role_binding_name},
+    tenant::{ApiGroup, ProtectedPattern, TenantName, role_binding_name},
 };
 
 /// A label that no node has.
@@ -171,7 +171,7 @@ fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>
 
 fn protected_names_check(
     namespaces: &BTreeMap<String, String>,
-    expression: &ProtectedNames,
+    expression: &ProtectedPattern,
 ) -> Check {
     let title = "no namespace of a tenant has a protected name";
     // Homes have names of the broker.

@@ -11,6 +11,8 @@ use super::{
 };
 use crate::cluster::RBAC;
 
+/// API group of Ingresses and NetworkPolicies.
+pub(super) const NETWORKING: &str = "networking.k8s.io";
 pub(super) const WRITE_OPERATIONS: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 /// The name of the written object, as CEL.
 pub(super) const OBJECT_NAME: &str =
@@ -40,7 +42,7 @@ pub(super) fn is_list_unchanged(field: &str) -> String {
 
 /// The labels of which a managed namespace has one: that of a personal workspace, and that of a
 /// tenant where there are tenants.
-fn managed_labels(parameters: &Parameters) -> &'static [&'static str] {
+pub(super) fn managed_labels(parameters: &Parameters) -> &'static [&'static str] {
     if parameters.tenants.enabled { &[WORKSPACE_LABEL, TENANT_LABEL] } else { &[WORKSPACE_LABEL] }
 }
 
@@ -57,6 +59,36 @@ pub(super) fn unmanaged_namespaces(parameters: &Parameters) -> Namespaces {
 /// CEL: whether the request is the broker's.
 pub(super) fn is_broker(parameters: &Parameters) -> String {
     format!("request.userInfo.username == {}", quoted(&parameters.broker.to_string()))
+}
+
+/// CEL: whether the request is the broker's, and for a kind that the broker writes. A policy for
+/// everybody else exempts such requests only, because `tenant-broker-fence-*` and `tenant-tokens`
+/// decide over them. No policy decides over the other kinds if somebody binds the broker to a role.
+pub(super) fn is_broker_writing_its_kinds(parameters: &Parameters) -> String {
+    format!("({} && {})", is_broker(parameters), is_kind_of_broker(parameters))
+}
+
+/// CEL: whether the request is for a kind that the broker writes.
+pub(super) fn is_kind_of_broker(parameters: &Parameters) -> String {
+    format!(
+        "(request.resource.group + \"/\" + request.resource.resource + \"/\" + \
+         request.?subResource.orValue(\"\")) in {}",
+        quoted_list(&kinds_of_broker(parameters))
+    )
+}
+
+/// The kinds that the broker writes in namespaces, and namespaces: `GROUP/RESOURCE/SUBRESOURCE`.
+pub(super) fn kinds_of_broker(parameters: &Parameters) -> Vec<String> {
+    let core = ["namespaces", "serviceaccounts", "resourcequotas", "limitranges"];
+    let mut kinds: Vec<String> = core.iter().map(|resource| format!("/{resource}/")).collect();
+    kinds.extend(["/serviceaccounts/token".to_owned(), format!("{RBAC}/rolebindings/")]);
+    if parameters.bind_tokens {
+        kinds.push("/secrets/".to_owned());
+    }
+    if !parameters.network_policy_tiers.is_empty() {
+        kinds.push(format!("{NETWORKING}/networkpolicies/"));
+    }
+    kinds
 }
 
 /// CEL: whether this object has a label, whatever its value.
@@ -77,6 +109,13 @@ pub(super) fn fixed(text: &str) -> Message {
 /// CEL: the value of a label of `object`; empty if it has none.
 pub(super) fn label(object: &str, name: &str) -> String {
     format!("{object}.metadata.?labels[{}].orValue(\"\")", quoted(name))
+}
+
+/// CEL: whether the key `k` is that of a label that no tenant gets (`tenants.protected_labels`);
+/// `None` without such labels.
+pub(super) fn is_protected_label(parameters: &Parameters) -> Option<String> {
+    let pattern = parameters.tenants.protected_labels.as_ref()?;
+    Some(format!("k.matches({})", quoted(pattern.as_str())))
 }
 
 /// CEL: whether an update adds no element to this list of `metadata`, and a new object has none.
@@ -136,6 +175,12 @@ pub(super) fn is_workspace_account() -> String {
     let namespace = TENANT_NAMESPACE_PATTERN.trim_matches(['^', '$']);
     let pattern = format!("^system:serviceaccount:{namespace}:");
     format!("request.userInfo.username.matches({})", quoted(&pattern))
+}
+
+/// CEL: whether the request is of such a ServiceAccount or of the broker, which may be bound in a
+/// managed namespace as well.
+pub(super) fn is_workspace_account_or_broker(parameters: &Parameters) -> String {
+    format!("({} || {})", is_workspace_account(), is_broker(parameters))
 }
 
 /// CEL: whether the request is for an object in the namespace of a tenant with several people. Not

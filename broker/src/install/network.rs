@@ -10,9 +10,10 @@ use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 use super::{
     Parameters,
     cel::{
-        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator, fixed,
-        in_namespace_of_tenant, is_allowed_in_all_namespaces, is_broker, is_system,
-        is_workspace_account, label, managed_namespaces, unless_administrator,
+        NETWORKING, OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator, fixed,
+        in_namespace_of_tenant, is_allowed_in_all_namespaces, is_broker,
+        is_broker_writing_its_kinds, is_system, is_workspace_account_or_broker, label,
+        managed_namespaces, unless_administrator,
     },
     hosts,
     policy::{Message, Namespaces, Policy, rule},
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::workspace::NETWORK_POLICY_NAME;
 
-const NETWORKING: &str = "networking.k8s.io";
 /// Writes that create or change an object.
 const CREATE_OR_UPDATE: [&str; 2] = ["CREATE", "UPDATE"];
 /// CEL: whether the request is for the status of the object.
@@ -158,8 +158,8 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     }
 }
 
-/// CEL: whether a request may be wrong, and is of neither the broker nor the cluster itself. Only
-/// such requests reach the validations. The cheapest test comes first.
+/// CEL: whether a request may be wrong, and is neither of the cluster itself nor for the broker's
+/// NetworkPolicy. Only such requests reach the validations. The cheapest test comes first.
 fn is_wrong(parameters: &Parameters) -> String {
     let may_be_wrong = [
         format!("({IS_STATUS}) ? {}", may_not_write_status(parameters)),
@@ -170,14 +170,18 @@ fn is_wrong(parameters: &Parameters) -> String {
             .to_owned(),
     ]
     .join(" : ");
-    let passes = format!("{} || {}", is_broker(parameters), is_system());
+    let passes = format!("{} || {}", is_broker_writing_its_kinds(parameters), is_system());
     format!("({may_be_wrong}) && !({passes})")
 }
 
 /// CEL: whether the caller possibly may not write a status. Without tenants this decides. With them
 /// the label of the namespace decides, which a match condition does not know.
 fn may_not_write_status(parameters: &Parameters) -> String {
-    if parameters.tenants.enabled { "true".to_owned() } else { is_workspace_account() }
+    if parameters.tenants.enabled {
+        "true".to_owned()
+    } else {
+        is_workspace_account_or_broker(parameters)
+    }
 }
 
 /// Variables: whether the caller may write the resource of the request in all namespaces, as a
@@ -200,7 +204,7 @@ fn refuse_status(parameters: &Parameters) -> (String, Message) {
         format!(
             "!({IS_STATUS}) || ({} ? variables.updatesAll || variables.patchesAll : !{})",
             in_namespace_of_tenant(),
-            is_workspace_account(),
+            is_workspace_account_or_broker(parameters),
         )
     } else {
         format!("!({IS_STATUS})")

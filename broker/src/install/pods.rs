@@ -6,8 +6,8 @@ use tenant_shared::SERVICE_ACCOUNT_NAME;
 use super::{
     Parameters,
     cel::{
-        administrator, fixed, in_namespace_of_tenant, is_allowed_in_all_namespaces, is_broker,
-        is_system, is_workspace_account, managed_namespaces,
+        administrator, fixed, in_namespace_of_tenant, is_allowed_in_all_namespaces, is_system,
+        is_workspace_account_or_broker, managed_namespaces,
     },
     policy::{Message, Policy, rule},
     quoted,
@@ -58,9 +58,9 @@ fn violations() -> [(String, Message); 3] {
 /// label of the namespace decides, which a match condition does not know.
 fn may_not_bind(parameters: &Parameters) -> String {
     if parameters.tenants.enabled {
-        format!("!({} || {})", is_broker(parameters), is_system())
+        format!("!({})", is_system())
     } else {
-        is_workspace_account()
+        is_workspace_account_or_broker(parameters)
     }
 }
 
@@ -79,7 +79,7 @@ fn refuse_bindings(parameters: &Parameters) -> (String, Message) {
         format!(
             "!{IS_BINDING} || ({} ? variables.scheduler || variables.administrator : !{})",
             in_namespace_of_tenant(),
-            is_workspace_account(),
+            is_workspace_account_or_broker(parameters),
         )
     } else {
         format!("!{IS_BINDING}")

@@ -180,6 +180,74 @@ fn the_match_condition_for_pods_contains_every_validation() {
     }
 }
 
+/// Every combination of the settings that decide over the kinds that the broker writes.
+fn all_kinds() -> [Parameters; 4] {
+    let bound = with_tenants(binding("tenant-broker"));
+    let tiers = vec!["basic".to_owned()];
+    [
+        parameters("tenant-broker"),
+        with_tenants(parameters("tenant-broker")),
+        Parameters { network_policy_tiers: tiers.clone(), ..bound.clone() },
+        bound,
+    ]
+}
+
+/// Somebody may bind the broker in a namespace. Kinds that it never writes are not in the policies for
+/// the broker, so those for everybody else have to hold.
+#[test]
+fn the_policies_for_everybody_else_exempt_the_broker_for_the_kinds_that_it_writes_only() {
+    const BROKER: &str = r#"request.userInfo.username == "tenant-broker""#;
+    let of_kinds = format!("{BROKER} && {}", r#"(request.resource.group + "/" + "#);
+    for parameters in all_kinds() {
+        let is_for_others = |policy: &Policy| !policy.name().starts_with("tenant-broker-fence-");
+        for policy in parameters.policies().into_iter().filter(is_for_others) {
+            for (_, condition) in &policy.conditions {
+                let exempted = condition.matches(&of_kinds).count();
+                let name = policy.name();
+                // These say themselves what the broker may write, or treat it like a tenant.
+                let others = match name {
+                    "tenant-tokens" | "tenant-suspended" => 1,
+                    "tenant-pods" | "tenant-network" if !parameters.tenants.enabled => 1,
+                    _ => 0,
+                };
+                assert_eq!(condition.matches(BROKER).count(), exempted + others, "{name}");
+                if name == "tenant-suspended" {
+                    assert!(condition.contains(r#"|| !((request.resource.group + "/" + "#));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_policy_for_the_broker_decides_over_each_kind_that_it_writes() {
+    for (parameters, count) in all_kinds().into_iter().zip([6, 6, 8, 7]) {
+        let policies = parameters.policies();
+        let kinds = cel::kinds_of_broker(&parameters);
+        assert_eq!(kinds.len(), count);
+        for kind in kinds {
+            let [group, resource, subresource] =
+                kind.split('/').collect::<Vec<_>>().try_into().unwrap();
+            let resource = match subresource {
+                "" => resource.to_owned(),
+                _ => format!("{resource}/{subresource}"),
+            };
+            let decides = |policy: &&Policy| {
+                let of_broker = policy.name().starts_with("tenant-broker-fence-")
+                    && policy.name() != "tenant-broker-fence-outside";
+                (of_broker || policy.name() == "tenant-tokens")
+                    && policy.rules.iter().any(|rule| {
+                        let contains = |list: &Option<Vec<String>>, text: &str| {
+                            list.iter().flatten().any(|it| it == text)
+                        };
+                        contains(&rule.api_groups, group) && contains(&rule.resources, &resource)
+                    })
+            };
+            assert!(policies.iter().any(|policy| decides(&policy)), "{kind}");
+        }
+    }
+}
+
 /// Members of tenants are users, groups and ServiceAccounts of any name.
 #[test]
 fn in_namespaces_of_tenants_the_label_decides_and_not_the_account() {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Pattern, RequiredMetadata, Violation,
+    Pattern, RequiredMetadata, TenantSettings, Violation,
     limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_ANNOTATIONS_LENGTH, MAX_REQUESTED_METADATA},
     metadata_key::{LAST_APPLIED_ANNOTATION, is_label_value, may_be_set},
 };
@@ -13,13 +13,14 @@ use super::{
 const STEERING_ANNOTATION: &str = "kubernetes.io/";
 
 /// Checks labels and annotations that somebody asks for: their number, their form, and that they
-/// steer neither the cluster nor the broker.
+/// steer neither the cluster nor the broker, nor are kept for the operator.
 ///
 /// # Errors
 /// The first rule that is broken. The field is that of the request: `labels.KEY`.
 pub fn check_requested_metadata(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
+    settings: &TenantSettings,
 ) -> Result<(), Violation> {
     for (field, values) in [("labels", labels), ("annotations", annotations)] {
         if values.len() > MAX_REQUESTED_METADATA {
@@ -29,6 +30,10 @@ pub fn check_requested_metadata(
     for (key, value) in labels {
         if !may_be_set(key) {
             return Err(refused_key("labels", key));
+        }
+        if settings.protects_label(key) {
+            let rule = "a label that the operator does not protect (tenants.protected_labels)";
+            return Err(Violation::new(format!("labels.{key}"), rule));
         }
         if !is_label_value(value) {
             let rule = "a value of a label: at most 63 letters, digits, '-', '_' and '.', with a \
@@ -119,6 +124,13 @@ mod tests {
         entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn check(
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), Violation> {
+        check_requested_metadata(labels, annotations, &TenantSettings::default())
+    }
+
     fn patterns(entries: &[(&str, &str)]) -> BTreeMap<String, Pattern> {
         entries.iter().map(|(key, text)| ((*key).to_owned(), text.parse().unwrap())).collect()
     }
@@ -151,7 +163,7 @@ mod tests {
     fn what_steers_the_cluster_cannot_be_asked_for() {
         let none = BTreeMap::new();
         let field = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
-            let checked = check_requested_metadata(&values(labels), &values(annotations));
+            let checked = check(&values(labels), &values(annotations));
             checked.err().map(|violation| violation.field)
         };
         let part_of = ("app.kubernetes.io/part-of", "a");
@@ -185,10 +197,31 @@ mod tests {
         let many = |count: usize| -> BTreeMap<String, String> {
             (0..count).map(|number| (format!("k{number}"), String::new())).collect()
         };
-        assert_eq!(check_requested_metadata(&many(64), &many(64)), Ok(()));
-        let refused = check_requested_metadata(&many(65), &none).unwrap_err();
+        assert_eq!(check(&many(64), &many(64)), Ok(()));
+        let refused = check(&many(65), &none).unwrap_err();
         assert_eq!(refused.to_string(), "labels: at most 64");
-        assert_eq!(check_requested_metadata(&none, &many(65)).unwrap_err().field, "annotations");
+        assert_eq!(check(&none, &many(65)).unwrap_err().field, "annotations");
+    }
+
+    #[test]
+    fn labels_that_the_operator_protects_cannot_be_asked_for() {
+        let pattern = "^(control-plane$|openshift[.]io/)".to_owned().into();
+        let settings =
+            TenantSettings { protected_labels: Some(pattern), ..TenantSettings::default() };
+        let none = BTreeMap::new();
+        for (key, is_protected) in
+            [("control-plane", true), ("openshift.io/run-level", true), ("my-control-plane", false)]
+        {
+            let labels = values(&[(key, "0")]);
+            let refused = check_requested_metadata(&labels, &none, &settings).err();
+            let text = format!(
+                "labels.{key}: a label that the operator does not protect \
+                 (tenants.protected_labels)"
+            );
+            let refusal = refused.map(|it| it.to_string());
+            assert_eq!(refusal, is_protected.then_some(text));
+            assert_eq!(check_requested_metadata(&none, &labels, &settings), Ok(()), "annotation");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub use quota_division::{
     AllocationKind, ObservedQuota, QuotaChange, limit_at_present, lower_quotas, raise_quotas,
 };
 pub use rights::{ListGrant, Reason, Rights, rights_of};
-pub use settings::{ProtectedNames, TenantSettings};
+pub use settings::{ProtectedPattern, TenantSettings};
 pub use status::{StatusInputs, tenant_status};
 pub use store::{
     Announcement, Claim, MoveRefusal, MoveState, NamespaceMove, NamespaceRow, NamespaceRows,

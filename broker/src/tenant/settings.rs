@@ -1,5 +1,7 @@
 //! Settings of tenants (`tenants.*`), as `config` reads them.
 
+use std::collections::BTreeMap;
+
 use regex::Regex;
 use tenant_shared::NAMESPACE_DELETER_ROLE;
 
@@ -23,7 +25,10 @@ pub struct TenantSettings {
     /// The ClusterRoles that the broker may bind in namespaces of tenants.
     pub cluster_roles: Vec<ClusterRoleName>,
     /// Names of namespaces that no tenant gets.
-    pub protected_names: ProtectedNames,
+    pub protected_names: ProtectedPattern,
+    /// Keys of labels that no namespace gets through the broker or from its owners; `None`: all are
+    /// free but those of Kubernetes and the broker.
+    pub protected_labels: Option<ProtectedPattern>,
     /// Whether a Tenant may have namespaces that do not begin with its name
     /// (`spec.namespaceOptions.forceTenantPrefix: false`).
     pub free_names: bool,
@@ -48,6 +53,7 @@ impl Default for TenantSettings {
             // The unit test shows that all of them are names.
             cluster_roles: roles.filter_map(|role| role.parse().ok()).collect(),
             protected_names: DEFAULT_PROTECTED_NAMES.to_owned().into(),
+            protected_labels: None,
             free_names: false,
             write: false,
             direct_namespaces: false,
@@ -58,15 +64,30 @@ impl Default for TenantSettings {
     }
 }
 
-/// A regular expression of RE2 that is matched as a part of names, compiled once.
+impl TenantSettings {
+    /// Whether the operator keeps a label from tenants.
+    pub fn protects_label(&self, key: &str) -> bool {
+        self.protected_labels.as_ref().is_some_and(|pattern| pattern.matches(key))
+    }
+
+    /// The labels that the operator does not keep from tenants.
+    pub fn without_protected(&self, labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut labels = labels.clone();
+        labels.retain(|key, _| !self.protects_label(key));
+        labels
+    }
+}
+
+/// A regular expression of RE2 that is matched as a part of names of namespaces or of keys of labels,
+/// compiled once.
 #[derive(Clone, Debug)]
-pub struct ProtectedNames {
+pub struct ProtectedPattern {
     pattern: String,
     /// `None` if the pattern is invalid.
     compiled: Option<Regex>,
 }
 
-impl ProtectedNames {
+impl ProtectedPattern {
     /// The expression.
     pub fn as_str(&self) -> &str {
         &self.pattern
@@ -79,19 +100,19 @@ impl ProtectedNames {
     }
 }
 
-impl From<String> for ProtectedNames {
+impl From<String> for ProtectedPattern {
     fn from(pattern: String) -> Self {
         Self { compiled: Regex::new(&pattern).ok(), pattern }
     }
 }
 
-impl PartialEq for ProtectedNames {
+impl PartialEq for ProtectedPattern {
     fn eq(&self, other: &Self) -> bool {
         self.pattern == other.pattern
     }
 }
 
-impl Eq for ProtectedNames {}
+impl Eq for ProtectedPattern {}
 
 #[cfg(test)]
 mod tests {
@@ -99,10 +120,24 @@ mod tests {
 
     #[test]
     fn protected_names_are_matched_as_parts_and_an_invalid_expression_protects_all() {
-        let matches = |pattern: &str, name| ProtectedNames::from(pattern.to_owned()).matches(name);
+        let matches =
+            |pattern: &str, name| ProtectedPattern::from(pattern.to_owned()).matches(name);
         assert!(matches("kube-", "my-kube-x") && !matches("^kube-", "my-kube-x"));
         assert!(matches("(", "solar-x"));
-        assert_eq!(ProtectedNames::from("^a$".to_owned()).as_str(), "^a$");
+        assert_eq!(ProtectedPattern::from("^a$".to_owned()).as_str(), "^a$");
+    }
+
+    #[test]
+    fn protected_labels_are_left_out_and_by_default_there_are_none() {
+        let labels = ["team", "kubernetes.azure.com/x", "control-plane"];
+        let labels: BTreeMap<String, String> =
+            labels.map(|key| (key.to_owned(), String::new())).into();
+        let default = TenantSettings::default();
+        assert_eq!(default.without_protected(&labels), labels);
+        let pattern = "^control-plane$|azure".to_owned().into();
+        let settings = TenantSettings { protected_labels: Some(pattern), ..default };
+        let left: Vec<String> = settings.without_protected(&labels).into_keys().collect();
+        assert_eq!(left, ["team"]);
     }
 
     #[test]

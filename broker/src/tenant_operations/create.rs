@@ -20,8 +20,8 @@ use crate::{
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, check_namespace_name,
-        check_requested_metadata, check_required_metadata, prefixes_of,
+        Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, TenantSettings,
+        check_namespace_name, check_requested_metadata, check_required_metadata, prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
@@ -118,7 +118,7 @@ impl TenantOperations {
         let (caller, current) = (permit.caller(), permit.resource());
         current.require_active()?;
         self.check_name(&current.tenant, &request.name).await?;
-        check_metadata(&current.tenant, request)?;
+        check_metadata(&current.tenant, request, &self.settings)?;
         let membership = self.membership(caller, current).await?;
         let claimed = self.claim(&permit, &request.name, membership).await?;
         let CreateNamespaceRequest { name, labels, annotations } = request;
@@ -286,8 +286,12 @@ impl TenantOperations {
 
 /// Checks the labels and annotations of a request. Those that the Tenant gives each namespace count
 /// for the ones that it demands.
-fn check_metadata(tenant: &Tenant, request: &CreateNamespaceRequest) -> Result<(), TenantError> {
-    check_requested_metadata(&request.labels, &request.annotations)
+fn check_metadata(
+    tenant: &Tenant,
+    request: &CreateNamespaceRequest,
+    settings: &TenantSettings,
+) -> Result<(), TenantError> {
+    check_requested_metadata(&request.labels, &request.annotations, settings)
         .map_err(|fault| TenantError::InvalidMetadata(fault.to_string()))?;
     let options = &tenant.namespace_options;
     let with = |requested: &BTreeMap<String, String>, given: &BTreeMap<String, String>| {
@@ -295,7 +299,8 @@ fn check_metadata(tenant: &Tenant, request: &CreateNamespaceRequest) -> Result<(
         all.extend(given.clone());
         all
     };
-    let labels = with(&request.labels, &options.additional_metadata.labels);
+    let given = settings.without_protected(&options.additional_metadata.labels);
+    let labels = with(&request.labels, &given);
     let annotations = with(&request.annotations, &options.additional_metadata.annotations);
     check_required_metadata(&options.required_metadata, &labels, &annotations)
         .map_err(TenantError::MissingMetadata)
@@ -337,7 +342,8 @@ mod tests {
 
     #[test]
     fn metadata_of_the_tenant_counts_for_what_it_demands() {
-        let check = |labels: &[(&str, &str)]| check_metadata(&solar(), &request(labels));
+        let settings = TenantSettings::default();
+        let check = |labels: &[(&str, &str)]| check_metadata(&solar(), &request(labels), &settings);
         assert!(check(&[("env", "prod")]).is_ok());
         // That of the tenant wins.
         assert!(check(&[("env", "test"), ("team", "b")]).is_ok());
@@ -350,6 +356,12 @@ mod tests {
         }
         let refused = check(&[("env", "prod"), (TENANT_LABEL, "lunar")]).unwrap_err();
         assert!(matches!(refused, TenantError::InvalidMetadata(_)), "{refused}");
+        // A label that the operator protects is not given.
+        let pattern = "^team$".to_owned().into();
+        let settings =
+            TenantSettings { protected_labels: Some(pattern), ..TenantSettings::default() };
+        let missing = check_metadata(&solar(), &request(&[("env", "prod")]), &settings);
+        assert!(missing.unwrap_err().to_string().contains("needs the label team"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     access::{MoveNamespaces, Permit},
     cluster::{BindingsDescription, NamespaceLimits, POD_SECURITY, grants_to_other_namespaces},
     tenant::{
-        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedNames,
+        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedPattern,
         QuotaScope, Tenant, TenantName, TenantRow, TenantStatus, check_namespace_name,
         is_limits_name, limits_name, pod_security_of, quota_name,
     },
@@ -200,7 +200,7 @@ impl MoveInputs<'_> {
         self.live.labels().contains_key(label)
     }
 
-    fn refusals(&self, protected_names: &ProtectedNames) -> Vec<String> {
+    fn refusals(&self, protected_names: &ProtectedPattern) -> Vec<String> {
         let mut refusals = Vec::new();
         let mut refuse_if = |is_so: bool, text: String| {
             if is_so {

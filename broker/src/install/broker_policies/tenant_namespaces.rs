@@ -14,7 +14,7 @@ use crate::{
     cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN},
     install::{
         Parameters,
-        cel::{WRITE_OPERATIONS, fixed, has_label, is_list_unchanged, label},
+        cel::{WRITE_OPERATIONS, fixed, has_label, is_list_unchanged, is_protected_label, label},
         policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
@@ -22,6 +22,21 @@ use crate::{
 };
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
+    let mut validations = vec![
+        refuse_deletion(),
+        refuse_subresources(),
+        require_tenant_name(),
+        require_name_of_tenant(parameters),
+        refuse_more_rights_in_protected(parameters),
+        require_labels(parameters),
+        refuse_other_labels(),
+        refuse_finalizers_and_owners(),
+        refuse_changed_labels(parameters),
+        refuse_removed_labels(),
+        refuse_new_kubernetes_annotations(),
+        refuse_removed_kubernetes_annotations(),
+    ];
+    validations.extend(is_protected_label(parameters).map(|it| refuse_protected_labels(&it)));
     Policy {
         name: "tenant-broker-fence-tenant-namespaces",
         reason: "The broker creates homes tenant-NAME and namespaces NAME-* of tenants, and keeps \
@@ -30,18 +45,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITE_OPERATIONS, "Cluster")],
         conditions: namespace_conditions(parameters, true),
         variables: variables(),
-        validations: vec![
-            refuse_deletion(),
-            refuse_subresources(),
-            require_tenant_name(),
-            require_name_of_tenant(parameters),
-            refuse_more_rights_in_protected(parameters),
-            require_labels(parameters),
-            refuse_other_labels(),
-            refuse_finalizers_and_owners(),
-            refuse_changed_labels(parameters),
-            refuse_kubernetes_annotations(),
-        ],
+        validations,
         namespaces: Namespaces::All,
     }
 }
@@ -190,10 +194,9 @@ fn refuse_finalizers_and_owners() -> (String, Message) {
     )
 }
 
-/// Validation: an update keeps the tenant, whether the namespace is a home, and pod security, which
-/// may become stricter. Of a home it changes nothing but whether it is suspended.
-fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
-    let is_free = format!(
+/// CEL: whether an update may write the label `k`, whatever its value.
+fn is_free_label() -> String {
+    format!(
         "(k == {} || !variables.home && (k in {} || !(k.startsWith({}) || k.startsWith({}) || k == \
          {})))",
         quoted(SUSPENDED_LABEL),
@@ -201,7 +204,29 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
         quoted(LABEL_PREFIX),
         quoted(POD_SECURITY_PREFIX),
         quoted(MANAGED_BY_LABEL),
-    );
+    )
+}
+
+/// CEL: whether the entry `k` of a map of variables is the same in another one.
+fn is_same_entry(one: &str, other: &str) -> String {
+    format!("(k in variables.{other} && variables.{other}[k] == variables.{one}[k])")
+}
+
+/// The message for a label of an update.
+fn labels_message() -> Message {
+    Message::Fixed(format!(
+        "the broker may not change {TENANT_LABEL} and {HOME_LABEL} of a namespace, weaken its \
+         pod security, or label a home with anything but {SUSPENDED_LABEL}"
+    ))
+}
+
+/// Validation: an update keeps the tenant, whether the namespace is a home, and pod security, which
+/// may become stricter. Of a home it changes nothing but whether it is suspended.
+///
+/// It is apart from the one for removed labels, and compares before everything else, so that many
+/// labels cost less: the API server limits what one expression may cost, and a suspension that it
+/// refuses would be none.
+fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
     let levels = quoted_list(&parameters.pod_security);
     let restricted = quoted(POD_SECURITY_RESTRICTED);
     let is_restored = format!(
@@ -215,36 +240,60 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
     );
     (
         format!(
-            "request.operation != \"UPDATE\" || (variables.labels.all(k, {is_free} || (k in \
-             variables.labelsBefore && variables.labelsBefore[k] == variables.labels[k]) || \
-             {is_restored}) && variables.labelsBefore.all(k, {is_free} || k in variables.labels))"
+            "request.operation != \"UPDATE\" || variables.labels.all(k, {} || {} || {is_restored})",
+            is_same_entry("labels", "labelsBefore"),
+            is_free_label(),
         ),
-        Message::Fixed(format!(
-            "the broker may not change {TENANT_LABEL} and {HOME_LABEL} of a namespace, weaken its \
-             pod security, or label a home with anything but {SUSPENDED_LABEL}"
-        )),
+        labels_message(),
     )
 }
 
-/// Validation: a write changes no annotation of Kubernetes, but for the node selector and the one of
-/// `kubectl apply`, and none of a home.
-fn refuse_kubernetes_annotations() -> (String, Message) {
+/// Validation: a write gives the namespace no label that the operator keeps from tenants, whatever the
+/// Tenant says. It may remove one.
+fn refuse_protected_labels(is_protected: &str) -> (String, Message) {
+    (
+        format!(
+            "request.operation == \"DELETE\" || variables.labels.all(k, {} || !{is_protected})",
+            is_same_entry("labels", "labelsBefore"),
+        ),
+        fixed("the broker gives namespaces no protected labels (tenants.protected_labels)"),
+    )
+}
+
+/// Validation: an update removes none of these labels.
+fn refuse_removed_labels() -> (String, Message) {
+    (
+        format!(
+            "request.operation != \"UPDATE\" || variables.labelsBefore.all(k, k in variables.labels \
+             || {})",
+            is_free_label()
+        ),
+        labels_message(),
+    )
+}
+
+/// Validation: a write adds and changes no annotation of Kubernetes, but for the node selector and
+/// the one of `kubectl apply`, and none of a home.
+fn refuse_new_kubernetes_annotations() -> (String, Message) {
+    keep_kubernetes_annotations("annotations", "annotationsBefore")
+}
+
+/// Validation: a write removes none of them either.
+fn refuse_removed_kubernetes_annotations() -> (String, Message) {
+    keep_kubernetes_annotations("annotationsBefore", "annotations")
+}
+
+/// Validation: each annotation of Kubernetes in `one` is in `other`, too, with the same value.
+fn keep_kubernetes_annotations(one: &str, other: &str) -> (String, Message) {
     let is_free = format!(
         "(!variables.home && (k in [{}, {}] || !k.contains(\"kubernetes.io/\")))",
         quoted(NODE_SELECTOR_ANNOTATION),
         quoted(LAST_APPLIED_ANNOTATION)
     );
-    let all = |one: &str, other: &str| {
-        format!(
-            "variables.{one}.all(k, {is_free} || (k in variables.{other} && variables.{other}[k] \
-             == variables.{one}[k]))"
-        )
-    };
     (
         format!(
-            "request.operation == \"DELETE\" || ({} && {})",
-            all("annotations", "annotationsBefore"),
-            all("annotationsBefore", "annotations"),
+            "request.operation == \"DELETE\" || variables.{one}.all(k, {} || {is_free})",
+            is_same_entry(one, other),
         ),
         Message::Fixed(format!(
             "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR_ANNOTATION} and \

@@ -15,7 +15,7 @@ use crate::{
     cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED},
     install::{
         Parameters,
-        cel::{administrator, label, unless_administrator},
+        cel::{administrator, is_protected_label, label, unless_administrator},
         policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
@@ -25,6 +25,18 @@ use crate::{
 const IS_NO_TENANTS: &str = "variables.tenant == \"\"";
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
+    let mut validations = vec![
+        limit_metadata(),
+        require_tenant(),
+        require_owner(),
+        require_prefix(),
+        refuse_protected_names(parameters),
+        require_pod_security(parameters),
+        refuse_labels(),
+        refuse_owners_and_finalizers(),
+        refuse_guarded_annotations(),
+    ];
+    validations.extend(is_protected_label(parameters).map(|it| refuse_protected_labels(&it)));
     Policy {
         name: "tenant-guard-creation",
         reason: "Owners of tenants create namespaces directly (tenants.direct_namespaces). RBAC \
@@ -34,17 +46,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         rules: vec![rule("", &["namespaces"], &["CREATE"], "Cluster")],
         conditions: not_system(parameters),
         variables: variables(),
-        validations: vec![
-            limit_metadata(),
-            require_tenant(),
-            require_owner(),
-            require_prefix(),
-            refuse_protected_names(parameters),
-            require_pod_security(parameters),
-            refuse_labels(),
-            refuse_owners_and_finalizers(),
-            refuse_guarded_annotations(),
-        ],
+        validations,
         namespaces: Namespaces::All,
     }
 }
@@ -127,6 +129,16 @@ fn refuse_protected_names(parameters: &Parameters) -> (String, Message) {
             quoted(parameters.tenants.protected_names.as_str())
         ),
         "this name belongs to the cluster (tenants.protected_names): use another one",
+    )
+}
+
+fn refuse_protected_labels(is_protected: &str) -> (String, Message) {
+    unless_administrator(
+        &format!(
+            "{IS_NO_TENANTS} || variables.large || object.metadata.?labels.orValue({{}}).all(k, \
+             !{is_protected})"
+        ),
+        "a label of this namespace belongs to the cluster (tenants.protected_labels): leave it out",
     )
 }
 

@@ -4,7 +4,7 @@ use tenant_shared::HOME_LABEL;
 
 use crate::install::{
     Parameters,
-    cel::{administrator, fixed, is_broker, is_system},
+    cel::{administrator, fixed, is_broker_writing_its_kinds, is_system},
     policy::{Namespaces, Policy, rule},
 };
 
@@ -14,7 +14,7 @@ const IS_POD: &str = "(request.operation == \"CREATE\" && request.resource.group
                       request.?subResource.orValue(\"\") == \"\")";
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
-    let exempt = format!("{} || {}", is_broker(parameters), is_system());
+    let exempt = format!("{} || {}", is_broker_writing_its_kinds(parameters), is_system());
     Policy {
         name: "tenant-guard-homes",
         reason: "The home of a tenant says who owns the tenant (RoleBinding), and has the \

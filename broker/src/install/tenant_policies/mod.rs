@@ -3,7 +3,7 @@
 //! namespaces.
 //!
 //! The cluster's own controllers are exempt, and so are users who could change these policies
-//! anyway.
+//! anyway. The broker is exempt for the kinds that it writes.
 //!
 //! With `tenants.enabled` there are policies for homes, for the objects in tenants' namespaces, for
 //! labels by which the broker finds its objects, and for the deletion of Tenants, with
@@ -21,9 +21,8 @@ mod tenant_objects;
 
 use super::{
     Parameters,
-    cel::{adds_no, is_system, unless_administrator},
+    cel::{adds_no, is_broker_writing_its_kinds, is_system, unless_administrator},
     policy::{Message, Policy},
-    quoted,
 };
 use crate::{cluster::POD_SECURITY_RESTRICTED, tenant::ApiGroup};
 
@@ -77,10 +76,11 @@ pub(super) fn unverified_policies(parameters: &Parameters) -> Vec<Policy> {
         .collect()
 }
 
-/// Match condition: requests of neither the broker nor the cluster itself.
+/// Match condition: requests neither of the cluster itself, nor of the broker for a kind that it
+/// writes.
 pub(super) fn not_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
-    let broker = quoted(&parameters.broker.to_string());
-    vec![("is-no-system", format!("!(request.userInfo.username == {broker} || {})", is_system()))]
+    let exempt = format!("{} || {}", is_broker_writing_its_kinds(parameters), is_system());
+    vec![("is-no-system", format!("!({exempt})"))]
 }
 
 /// The weakest Pod Security level of a namespace that an owner creates. Where all tiers are
@@ -97,8 +97,16 @@ fn has_large_metadata() -> String {
         ("object.metadata.?labels.orValue({})", "object.metadata.?annotations.orValue({})");
     format!(
         "{labels}.size() > {MAX_ENTRIES} || {annotations}.size() > {MAX_ENTRIES} || \
-         {annotations}.map(k, size(k) + size(object.metadata.annotations[k])).sum() > \
-         {MAX_ANNOTATION_CHARS}"
+         {} > {MAX_ANNOTATION_CHARS}",
+        annotation_chars("object")
+    )
+}
+
+/// CEL: the characters of the keys and values of all annotations of `object`.
+fn annotation_chars(object: &str) -> String {
+    format!(
+        "{object}.metadata.?annotations.orValue({{}}).map(k, size(k) + \
+         size({object}.metadata.annotations[k])).sum()"
     )
 }
 

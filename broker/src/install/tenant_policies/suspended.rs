@@ -4,7 +4,7 @@ use tenant_shared::SUSPENDED_LABEL;
 
 use crate::install::{
     Parameters,
-    cel::{administrator, is_broker, is_system},
+    cel::{administrator, is_broker, is_kind_of_broker, is_system},
     policy::{Message, Namespaces, Policy, rule},
 };
 
@@ -21,19 +21,26 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
                  nothing is written or connected to (exec, attach, port-forward), so that a \
                  tenant that creates bindings in a loop is locked out. Reads end with the \
                  bindings. Controllers are exempt. The broker may revoke access; it may grant \
-                 access only after it has removed the label.",
+                 access only after it has removed the label. It writes no kinds that it does not \
+                 need.",
         // A namespace selector skips no cluster-scoped object, so the scope must exclude these.
         rules: vec![rule("*", &["*/*"], &["*"], "Namespaced")],
         conditions: vec![(
             "is-held",
-            format!("{is_broker} ? {CREATES_ACCESS} : !({})", is_system()),
+            format!(
+                "{is_broker} ? {CREATES_ACCESS} || !({}) : !({})",
+                is_kind_of_broker(parameters),
+                is_system()
+            ),
         )],
         variables: administrator(),
         validations: vec![
             (
                 format!("!({is_broker})"),
                 Message::Fixed(
-                    "the workspace is suspended: no tokens, and no rights are given".to_owned(),
+                    "the workspace is suspended: the broker gives neither tokens nor rights, and writes \
+                     nothing else"
+                        .to_owned(),
                 ),
             ),
             (

@@ -8,7 +8,7 @@ use super::{
     refuse_finalizers_of_binding, refuse_unprintable_names,
 };
 use crate::{
-    cluster::RBAC,
+    cluster::{KubernetesUser, RBAC},
     install::{
         Parameters,
         cel::{OBJECT_NAME, WRITE_OPERATIONS, adds_no, administrator, label, unless_administrator},
@@ -54,6 +54,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             refuse_long_names(),
             refuse_large_metadata(),
             refuse_foreign_subjects(),
+            refuse_broker(parameters),
             refuse_finalizers_of_binding(),
             refuse_owners_of_binding(),
         ],
@@ -138,8 +139,34 @@ fn refuse_foreign_subjects() -> (String, Message) {
     )
 }
 
-/// Validation: only ServiceAccounts from outside of tenants add an owner to a RoleBinding.
-/// Operators (controllers) own the bindings that they create for a tenant.
+/// Validation: no subject is the broker, also with `bindings: Any`: a thief of its credential could
+/// make a member, and have the member bind the broker. A group of which the API server knows the broker
+/// by its certificate is not known here.
+fn refuse_broker(parameters: &Parameters) -> (String, Message) {
+    let is_broker = match &parameters.broker {
+        KubernetesUser::User(name) => {
+            format!("s.kind == \"User\" && s.name == {}", quoted(name))
+        }
+        KubernetesUser::ServiceAccount { namespace, name } => format!(
+            "s.kind == \"ServiceAccount\" && s.name == {} && s.?namespace.orValue(\"\") == {}",
+            quoted(name),
+            quoted(namespace)
+        ),
+    };
+    unless_administrator(
+        &format!(
+            "{IS_NO_BINDING_OR_DELETE} || !({}) || \
+             object.?subjects.orValue([]).all(s, !({is_broker}))",
+            has_few_subjects()
+        ),
+        "a RoleBinding in a tenant's namespace may not name the broker, because its rights are for \
+         its own work only",
+    )
+}
+
+/// Validation: of ServiceAccounts only those of other namespaces that do not begin with `tenant-`
+/// add an owner to a RoleBinding, which may be namespaces of the same or another tenant. Operators
+/// (controllers) own the bindings that they create for a tenant.
 fn refuse_owners_of_binding() -> (String, Message) {
     let caller = "request.userInfo.username";
     let is_operator = format!(

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    install::{direct_namespaces, manifest as manifest_of},
+    install::{direct_namespaces, manifest as manifest_of, quoted},
     tenant::TenantSettings,
 };
 
@@ -155,11 +155,62 @@ fn lists_that_are_too_long_are_refused_and_not_gone_through() {
         objects.contains(&format!("{IS_NO_BINDING_OR_DELETE} || {few} || variables.administrator"))
     );
     let through: Vec<_> = objects.iter().filter(|it| it.contains(".all(s,")).collect();
-    assert_eq!(through.len(), 2);
+    assert_eq!(through.len(), 3);
     for expression in through {
         let is_guarded = expression.contains(&format!("!({few}) || object.?subjects"));
         assert!(is_guarded && expression.starts_with(IS_NO_BINDING_OR_DELETE), "{expression}");
     }
+}
+
+#[test]
+fn an_update_that_makes_a_namespace_large_is_refused_and_not_gone_through() {
+    let mut protected = parameters(direct);
+    protected.tenants.protected_labels = Some("^control-plane$".to_owned().into());
+    for (parameters, count) in [(parameters(|_| {}), 1), (protected, 4)] {
+        let policy = namespaces::policy(&parameters);
+        let mut expressions = policy.validations.iter().map(|(expression, _)| expression);
+        assert_eq!(expressions.next().unwrap(), "!variables.grows || variables.administrator");
+        let through: Vec<_> = expressions.filter(|it| it.contains(".all(k,")).collect();
+        assert_eq!(through.len(), count);
+        assert!(through.iter().all(|it| it.contains("variables.grows || ")), "{through:?}");
+    }
+}
+
+#[test]
+fn labels_are_protected_only_where_the_operator_says_so() {
+    let names = |parameters: &Parameters, text: &str| -> Vec<&str> {
+        let refuses = |policy: &Policy| policy.validations.iter().any(|(it, _)| it.contains(text));
+        let policies = parameters.policies();
+        policies.iter().filter(|policy| refuses(policy)).map(Policy::name).collect()
+    };
+    let pattern = r#"a") || true || ("\"#;
+    let text = format!("k.matches({})", quoted(pattern));
+    let mut parameters = parameters(direct);
+    assert!(names(&parameters, "k.matches(").is_empty());
+    parameters.tenants.protected_labels = Some(pattern.to_owned().into());
+    assert_eq!(
+        names(&parameters, &text),
+        [
+            "tenant-guard-namespaces",
+            "tenant-guard-creation",
+            "tenant-broker-fence-tenant-namespaces"
+        ]
+    );
+}
+
+/// A member of a tenant whose namespaces have `bindings: Any` binds subjects from outside.
+#[test]
+fn nobody_but_an_administrator_binds_the_broker() {
+    let refuses = |identity: &str, subject: &str| {
+        let enabled = parameters(|settings| settings.enabled = true);
+        let policy =
+            tenant_objects::policy(&Parameters { broker: identity.parse().unwrap(), ..enabled });
+        policy.validations.iter().any(|(it, _)| it.contains(subject))
+    };
+    let user = r#".all(s, !(s.kind == "User" && s.name == "tenant-broker")) || variables.admin"#;
+    assert!(refuses("tenant-broker", user));
+    let account = r#".all(s, !(s.kind == "ServiceAccount" && s.name == "broker" && s.?namespace.orValue("") == "ns")) || variables.admin"#;
+    assert!(refuses("system:serviceaccount:ns:broker", account));
 }
 
 #[test]

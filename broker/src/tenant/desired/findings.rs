@@ -12,8 +12,14 @@ use crate::{
 pub(super) fn conditions(inputs: &Inputs<'_>) -> Vec<Condition> {
     let Inputs { tenant, settings, tiers, .. } = *inputs;
     let mut conditions = Vec::new();
-    if !tenant.not_carried_out.is_empty() {
-        conditions.push(Condition::not_carried_out(&tenant.name, &tenant.not_carried_out));
+    let labels = tenant.namespace_options.additional_metadata.labels.keys();
+    let protected = labels
+        .filter(|key| settings.protects_label(key))
+        .map(|key| format!("spec.namespaceOptions.additionalMetadata.labels[{key}]"));
+    let not_carried_out: Vec<String> =
+        tenant.not_carried_out.iter().cloned().chain(protected).collect();
+    if !not_carried_out.is_empty() {
+        conditions.push(Condition::not_carried_out(&tenant.name, &not_carried_out));
     }
     let additional = &tenant.additional_role_bindings;
     let roles: BTreeSet<&ClusterRoleName> = tenant

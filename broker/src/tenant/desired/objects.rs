@@ -47,7 +47,8 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
     let tenant = inputs.tenant;
     let additional = &tenant.namespace_options.additional_metadata;
     // Ours come last, so that no additional label replaces one.
-    let mut labels = additional.labels.clone();
+    let given = inputs.settings.without_protected(&additional.labels);
+    let mut labels = given.clone();
     labels.extend(labels_of_tenant(tenant.name.as_str()));
     if let Some(tier) = tenant.tier.as_deref().filter(|tier| inputs.tiers.get(tier).is_some()) {
         labels.insert(TIER_LABEL.to_owned(), tier.to_owned());
@@ -62,7 +63,7 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
         let selector = node_selector(&tenant.node_selector);
         annotations.insert(NODE_SELECTOR_ANNOTATION.to_owned(), selector);
     }
-    if let Some(keys) = AddedKeys::of(&additional.labels, &additional.annotations).text() {
+    if let Some(keys) = AddedKeys::of(&given, &additional.annotations).text() {
         annotations.insert(ADDED_KEYS.to_owned(), keys);
     }
     let mut metadata = meta(tenant, None, name.to_owned());

@@ -375,3 +375,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn labels_that_the_operator_protects_are_left_out_and_named() {
+    let mut spec = solar();
+    spec["namespaceOptions"] = json!({"additionalMetadata": {
+        "labels": {"control-plane": "x", "team": "a"}, "annotations": {"control-plane": "y"},
+    }});
+    let state = |pattern: Option<&str>| {
+        let protected_labels = pattern.map(|pattern| pattern.to_owned().into());
+        desired_state(&Inputs {
+            tenant: &parse(&spec),
+            suspended: false,
+            members: &[],
+            namespaces: &["solar-a"],
+            settings: &TenantSettings { protected_labels, ..TenantSettings::default() },
+            tiers: &tiers(),
+        })
+    };
+    let free = state(None);
+    assert_eq!(label(&free.namespaces["solar-a"], "control-plane"), Some("x"));
+    assert!(free.conditions.is_empty());
+
+    let protected = state(Some("^control-plane$"));
+    let objects = &protected.namespaces["solar-a"];
+    assert_eq!((label(objects, "control-plane"), label(objects, "team")), (None, Some("a")));
+    let keys = AddedKeys::read(namespace_of(objects));
+    assert!(!keys.labels.contains("control-plane") && keys.annotations.contains("control-plane"));
+    assert_eq!(kinds(&protected.conditions), [ConditionType::NotCarriedOut]);
+    let message = &protected.conditions[0].message;
+    let field = "spec.namespaceOptions.additionalMetadata.labels[control-plane]";
+    assert!(message.contains(field), "{message}");
+}

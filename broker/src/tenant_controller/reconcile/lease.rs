@@ -9,8 +9,9 @@ use crate::{
     tenant_controller::TenantController,
 };
 
-/// How long a lease is valid, in milliseconds: longer than a run may take, so that the run of the
-/// replica that holds it has ended by then.
+/// How long a lease is valid, in milliseconds: longer than a run may take, with the requests that are
+/// in flight when it ends, so that the run of the replica that holds it has ended by then. Clocks of
+/// replicas do not matter, because that of the database decides.
 const LEASE_TTL_MS: i64 = 75_000;
 
 /// A lease that this replica holds. It expires if it is not released.

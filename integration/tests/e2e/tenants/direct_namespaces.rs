@@ -25,7 +25,8 @@ async fn cluster() -> TenantCluster {
     let builder = World::builder()
         .installed("tenants.enabled", true)
         .installed("tenants.direct_namespaces", true)
-        .installed("tenants.groups", "developers,solar-users");
+        .installed("tenants.groups", "developers,solar-users")
+        .installed("tenants.protected_labels", "^control-plane$");
     let cluster = TenantCluster::start(builder).await;
     cluster.home("solar", &user("alice")).await;
     for (tenant, owner) in
@@ -174,6 +175,7 @@ fn refused() -> Vec<(Value, &'static str)> {
         (of_solar(json!({"tenant-broker.io/home": "true"})), labels_of_broker),
         (of_solar(json!({"tenant-broker.io/bindings": "any"})), labels_of_broker),
         (of_solar(json!({"tenant-broker.io/workspace": "x"})), labels_of_broker),
+        (of_solar(json!({"control-plane": "x"})), "tenants.protected_labels"),
         (with("ownerReferences", owner), when_it_is_gone),
         (with("finalizers", json!(["example.com/hold"])), when_it_is_gone),
         (held, when_it_is_gone),

@@ -4,6 +4,7 @@
 //! The broker is stopped, so that nothing acts on the Tenants of this cluster. Requests are dry
 //! runs, so their order does not matter.
 
+mod bound;
 mod kind;
 mod namespaces;
 mod objects;
@@ -21,6 +22,10 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const NO_RIGHT: &str = "cannot";
 /// The uuid of a member.
 const MEMBER: &str = "member-01940000-0000-7000-8000-000000000001";
+
+/// More labels than a patch of all of them as one argument can have, and than one expression of a
+/// policy may compare in a costly way.
+const MANY_LABELS: usize = 30_000;
 
 /// A request of the broker: a kubectl command, the object for its standard input, and the text of
 /// the refusal; `None` if it has to be accepted.
@@ -166,7 +171,10 @@ fn account(namespace: &str, name: &str) -> Value {
 /// A cluster with two homes, and namespaces of tenant solar: one in use and one suspended. Both
 /// have a binding of the broker, and one of an owner.
 async fn cluster() -> (World, Kubectl) {
-    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let builder = World::builder()
+        .own_control_plane()
+        .installed("tenants.enabled", true)
+        .installed("tenants.protected_labels", "^(control-plane$|openshift[.]io/)");
     cluster_of(builder).await
 }
 
@@ -200,6 +208,9 @@ async fn cluster_of(builder: WorldBuilder) -> (World, Kubectl) {
         objects.push(role_binding(held, "tenant-solar-view", "view", &members));
         objects.push(role_binding(held, "made-by-owner", "cluster-admin", &members));
     }
+    // An administrator gave it more labels than an owner may.
+    let many = (0..MANY_LABELS).map(|number| (format!("l{number}"), json!(""))).collect();
+    objects.push(namespace("solar-many", &labels("solar", &Value::Object(many))));
     // An administrator removed its label.
     objects.push(namespace("solar-gone", &json!({"team": "a"})));
     for (name, role) in

@@ -55,6 +55,8 @@ pub(super) fn creations() -> Vec<Attempt> {
         create(of_solar("solar-x", &json!({"tenant-broker.io/bindings": "all"})), refused),
         create(of_solar("solar-x", &json!({"tenant-broker.io/other": "x"})), refused),
         create(of_solar("solar-x", &json!({"app.kubernetes.io/managed-by": null})), refused),
+        create(of_solar("solar-x", &json!({"openshift.io/run-level": "0"})), refused),
+        create(of_solar("solar-x", &json!({"my-control-plane": "x"})), None),
         create(
             of_solar("solar-x", &json!({"pod-security.kubernetes.io/enforce": "privileged"})),
             refused,
@@ -86,6 +88,9 @@ pub(super) fn changes() -> Vec<Attempt> {
     };
     vec![
         label("solar-prod", json!({"tenant-broker.io/suspended": "true"}), None),
+        label("solar-many", json!({"tenant-broker.io/suspended": "true"}), None),
+        label("solar-many", json!({"tenant-broker.io/home": "true"}), refused),
+        label("solar-prod", json!({"control-plane": "true"}), refused),
         label("solar-held", json!({"tenant-broker.io/suspended": null}), None),
         label("tenant-solar", json!({"tenant-broker.io/suspended": "true"}), None),
         label("cert-manager", json!({"tenant-broker.io/suspended": "true"}), None),

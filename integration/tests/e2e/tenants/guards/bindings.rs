@@ -1,5 +1,6 @@
 //! `tenant-guard-tenant-objects`: RoleBindings, quotas and limits in namespaces of tenants.
 
+use integration::control_plane::BROKER_USER;
 use integration::probe::{self, Probe};
 use serde_json::{Value, json};
 
@@ -32,6 +33,7 @@ fn subjects() -> Vec<(&'static str, Value, bool)> {
         (OPEN, account("default", "robot"), true),
         (OPEN, user("bob"), true),
         (OPEN, group("developers"), true),
+        (OPEN, user(BROKER_USER), false),
         (OPEN, group("system:authenticated"), false),
         (OPEN, group("system:serviceaccounts:tenant-lunar"), false),
         (OPEN, user("system:serviceaccount:tenant-lunar:member-x"), false),

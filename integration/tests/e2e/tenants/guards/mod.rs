@@ -19,6 +19,7 @@ use super::cluster::{
 async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
     let builder = World::builder()
         .installed("tenants.enabled", true)
+        .installed("tenants.protected_labels", "^control-plane$")
         .installed("tiers.basic.ingress_host_suffix", ".{namespace}.apps.example.com");
     let cluster = TenantCluster::start(builder).await;
     cluster.home("solar", &user("alice")).await;

@@ -1,5 +1,6 @@
 //! `tenant-guard-namespaces` with tenants: labels, owners, finalizers and annotations.
 
+use integration::process::Finished;
 use serde_json::{Value, json};
 
 use crate::tenants::cluster::{
@@ -37,6 +38,7 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
             (&label(MANAGED, "pod-security.kubernetes.io/enforce-version=v1.0"), POLICY),
             (&label(MANAGED, "pod-security.kubernetes.io/enforce-"), POLICY),
             (&label("tenant-solar", "tenant-broker.io/home-"), POLICY),
+            (&label(MANAGED, "control-plane=x"), "tenants.protected_labels"),
             (&annotate(MANAGED, NODES), POLICY),
             (&annotate(MANAGED, "net.beta.kubernetes.io/network-policy=x"), POLICY),
         ],
@@ -46,6 +48,7 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
         &dave,
         &[
             &label(PLAIN, "team=x"),
+            &label(PLAIN, "control-plane=x"),
             &label(PLAIN, "pod-security.kubernetes.io/enforce=baseline"),
             &annotate(PLAIN, NODES),
             &label(MANAGED, "team=x"),
@@ -55,6 +58,7 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
     )
     .await;
     owners_and_finalizers_stay(cluster).await;
+    metadata_stays_small(cluster).await;
     subresources_are_checked(cluster).await;
 
     // Without tenants.direct_namespaces nobody creates namespaces of tenants.
@@ -75,6 +79,95 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
         ],
     )
     .await;
+}
+
+/// Replaces a namespace, after a change of what is there, as a dry run.
+async fn try_with(cluster: &TenantCluster, name: &str, change: impl Fn(&mut Value)) -> Finished {
+    let dave = cluster.person("dave", None);
+    let mut object: Value = cluster.admin.json(["get", "namespace", name]).await.unwrap();
+    object["metadata"].as_object_mut().unwrap().remove("managedFields");
+    change(&mut object["metadata"]);
+    let path = format!("/api/v1/namespaces/{name}?dryRun=All");
+    send(&dave, &["replace", "--raw", &path, "-f", "-"], &object).await
+}
+
+/// Fills a map of the metadata up to so many entries.
+fn fill(map: &mut Value, count: usize) {
+    if map.is_null() {
+        *map = json!({});
+    }
+    let entries = map.as_object_mut().unwrap();
+    for number in 0..count {
+        if entries.len() < count {
+            entries.insert(format!("example.com/{number}"), json!("x"));
+        }
+    }
+    assert_eq!(entries.len(), count);
+}
+
+/// Each label and annotation costs the API server time when the broker suspends the namespace, and a
+/// patch that costs too much is refused.
+async fn metadata_stays_small(cluster: &TenantCluster) {
+    const TEXT: &str = "a managed namespace has at most 64 labels and 64 annotations";
+    for (field, count, is_accepted) in [
+        ("labels", 64, true),
+        ("labels", 65, false),
+        ("labels", 30_000, false),
+        ("annotations", 64, true),
+        ("annotations", 65, false),
+        ("annotations", 9_000, false),
+    ] {
+        let tried = try_with(cluster, MANAGED, |it| fill(&mut it[field], count)).await;
+        let what = format!("{count} {field}");
+        if is_accepted {
+            assert!(tried.status.success(), "{what}: {}", tried.stderr);
+        } else {
+            is_refused(&tried, &what, TEXT);
+        }
+        // Other namespaces are no concern of the broker's.
+        if count < 100 {
+            let plain = try_with(cluster, PLAIN, |it| fill(&mut it[field], count)).await;
+            assert!(plain.status.success(), "{what}: {}", plain.stderr);
+        }
+    }
+    let long = |length: usize| json!({"note": "x".repeat(length)});
+    let tried = try_with(cluster, MANAGED, |it| it["annotations"] = long(70_000)).await;
+    is_refused(&tried, "a long annotation", TEXT);
+    what_an_administrator_made_large_may_change(cluster, TEXT).await;
+}
+
+async fn what_an_administrator_made_large_may_change(cluster: &TenantCluster, text: &str) {
+    const LARGE: &str = "solar-large";
+    let mut object = namespace(
+        LARGE,
+        &json!({"tenant-broker.io/tenant": "solar", "tenant-broker.io/tier": "basic",
+            "pod-security.kubernetes.io/enforce": "baseline"}),
+    );
+    fill(&mut object["metadata"]["labels"], 200);
+    object["metadata"]["annotations"] = json!({"note": "x".repeat(70_000), "other": "x"});
+    cluster.make(&object).await;
+    let change = async |change: &dyn Fn(&mut Value)| try_with(cluster, LARGE, change).await;
+    let accepted: [&dyn Fn(&mut Value); 4] = [
+        &|it| it["labels"]["example.com/0"] = json!("y"),
+        &|it| drop(it["labels"].as_object_mut().unwrap().remove("example.com/0")),
+        &|it| it["annotations"]["other"] = json!("y"),
+        &|it| it["annotations"] = json!({"note": "x".repeat(66_000), "new": "x"}),
+    ];
+    for accepted in accepted {
+        change(accepted).await.success().unwrap();
+    }
+    let refused: [&dyn Fn(&mut Value); 3] = [
+        &|it| it["labels"]["more"] = json!("y"),
+        &|it| it["annotations"]["other"] = json!("xx"),
+        &|it| it["annotations"]["more"] = json!("y"),
+    ];
+    for refused in refused {
+        is_refused(&change(refused).await, "growth", text);
+    }
+    // The other rules hold for large metadata, too.
+    let level = "pod-security.kubernetes.io/enforce";
+    let weaker = change(&|it| it["labels"][level] = json!("privileged")).await;
+    is_refused(&weaker, "weaker Pod Security", "the Pod Security of a managed namespace");
 }
 
 async fn owners_and_finalizers_stay(cluster: &TenantCluster) {
