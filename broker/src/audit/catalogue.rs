@@ -71,7 +71,7 @@ catalogue! {
     ChangeTenant,
     /// An administrator requested the deletion of a Tenant, or was refused.
     DeleteTenant,
-    /// An administrator suspended a tenant, or was refused.
+    /// An administrator suspended a tenant, or was refused; or the broker did so after a restore.
     SuspendTenant,
     /// An administrator resumed a tenant, or was refused.
     ResumeTenant,

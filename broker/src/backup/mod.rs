@@ -6,7 +6,7 @@
 //!
 //! A restored database is older than the cluster and than what people have, so the restore ends
 //! what the backup would revive (`revoke`): sessions, codes, tokens of providers, and through the
-//! sweep the tokens of all workspaces. Suspensions are repeated, and those that were decided after
+//! sweep the tokens of all workspaces and resumptions of tenants. Suspensions are repeated, and those that were decided after
 //! the backup are taken from the cluster and from an exported audit trail
 //! (`suspensions_after_backup`).
 
@@ -26,4 +26,6 @@ pub use keys::{KeyFiles, KeyOutcome};
 pub use manifest::Manifest;
 pub use restore::{Restoration, Restored};
 pub use revoke::{Revoked, revoke_restored};
-pub use suspensions_after_backup::{LastRow, ReappliedSuspensions, UserNotInBackup};
+pub use suspensions_after_backup::{
+    LastRow, MembershipNotInBackup, ReappliedSuspensions, UserNotInBackup,
+};

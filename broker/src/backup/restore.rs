@@ -102,13 +102,14 @@ async fn record(
 ) -> sqlx::Result<()> {
     let reason = format!(
         "the backup of {} by version {}, schema {}; the trail continues after row {head}; {} sessions \
-         ended, {} workspaces get another ServiceAccount, {} are suspended again",
+         ended, {} workspaces get another ServiceAccount, {} workspaces and {} tenants are suspended again",
         manifest.created_at,
         manifest.program,
         manifest.database.schema(),
         revoked.sessions,
         revoked.workspaces_replaced,
         revoked.workspaces_suspended,
+        revoked.tenants_suspended,
     );
     let event = Event { reason: Some(reason), ..Event::success(Action::RestoreBackup) };
     audit::record(tx, clock, event).await

@@ -3,7 +3,7 @@
 use crate::{
     base::{clock::Clock, db::Tx},
     identity::sessions,
-    issuer, workspace,
+    issuer, tenant, workspace,
 };
 
 /// The reason in sessions that a restore ended.
@@ -18,6 +18,8 @@ pub struct Revoked {
     pub workspaces_replaced: u64,
     /// Workspaces that the sweep suspends again.
     pub workspaces_suspended: u64,
+    /// Tenants that the controller suspends again.
+    pub tenants_suspended: u64,
 }
 
 /// The tables that a restore empties. Their rows are no part of a backup: those of providers hold
@@ -27,8 +29,8 @@ pub(super) fn emptied_tables() -> Vec<&'static str> {
 }
 
 /// Ends everything in a restored database that was issued before, because somebody may have revoked
-/// it after the backup: sessions with their tokens, codes and requests for authorization, and the
-/// tokens of all workspaces.
+/// it after the backup: sessions with their tokens, codes and requests for authorization, the tokens of
+/// all workspaces, and resumptions of tenants.
 ///
 /// # Errors
 /// The database failed.
@@ -36,9 +38,11 @@ pub async fn revoke_restored(tx: &mut Tx, clock: &Clock) -> sqlx::Result<Revoked
     issuer::forget_sign_ins(tx).await?;
     let sessions = sessions::end_every(tx, clock.now_ms(), SESSION_END).await?;
     let workspaces = workspace::invalidate_restored(tx, clock).await?;
+    let tenants_suspended = tenant::suspend_restored_tenants(tx, clock).await?;
     Ok(Revoked {
         sessions,
         workspaces_replaced: workspaces.replaced,
         workspaces_suspended: workspaces.suspended,
+        tenants_suspended,
     })
 }

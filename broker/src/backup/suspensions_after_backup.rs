@@ -16,16 +16,21 @@ use crate::{
     },
     base::{clock::Clock, db::Tx, signing::PublicKeys},
     identity::users,
+    tenant::{self, TenantName, tenant_of_decision},
     workspace,
 };
 
-/// The last decision of a trail on each user and workspace, after a backup.
+/// The last decision of a trail on each user, workspace and tenant, after a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SuspensionsAfterBackup {
     /// Whether each user was suspended last, and not resumed.
     users: BTreeMap<Uuid, bool>,
     /// Whether each workspace was suspended last, and not resumed.
     workspaces: BTreeMap<Uuid, bool>,
+    /// Whether each tenant was suspended last, and not resumed.
+    tenants: BTreeMap<TenantName, bool>,
+    /// Memberships that began or began again, by their identifiers.
+    joined: BTreeMap<Uuid, JoinedMembership>,
     /// Users who were created, with the reason in that row: the connector and the role.
     created: BTreeMap<Uuid, Option<String>>,
     /// Number of rows after the backup.
@@ -43,6 +48,13 @@ pub struct LastRow {
     pub at: WireTime,
 }
 
+/// The membership of an audit row `JoinTenant`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct JoinedMembership {
+    user: Option<Uuid>,
+    tenant: Option<TenantName>,
+}
+
 /// A user who was suspended after the backup and is not in it. They can sign in at a provider as a
 /// new user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +63,18 @@ pub struct UserNotInBackup {
     pub id: Uuid,
     /// How the trail says that they were created, for example `from google, role user`.
     pub created: Option<String>,
+}
+
+/// A membership that was suspended after the backup and is not in it. The person can join the tenant
+/// again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MembershipNotInBackup {
+    /// Identifier of the membership in the trail.
+    pub id: Uuid,
+    /// The person.
+    pub user: Option<Uuid>,
+    /// The tenant.
+    pub tenant: Option<TenantName>,
 }
 
 /// Suspensions of a trail that a restore applied again.
@@ -62,8 +86,12 @@ pub struct ReappliedSuspensions {
     pub users: u64,
     /// Workspaces that were suspended, those of these users included.
     pub workspaces: u64,
+    /// Tenants that were suspended.
+    pub tenants: u64,
     /// Suspended users who are not in the backup. Nothing was repeated for them.
     pub not_in_backup: Vec<UserNotInBackup>,
+    /// Suspended memberships that are not in the backup. Nothing was repeated for them.
+    pub memberships_not_in_backup: Vec<MembershipNotInBackup>,
     /// The last row of the trail; `None` if it has no rows.
     pub last: Option<LastRow>,
 }
@@ -127,6 +155,18 @@ impl SuspensionsAfterBackup {
         {
             self.workspaces.insert(workspace, is(Action::SuspendWorkspace));
         }
+        let tenant = || entry.reason.as_deref().and_then(tenant_of_decision);
+        if (is(Action::SuspendTenant) || is(Action::ResumeTenant))
+            && let Some(tenant) = tenant()
+        {
+            self.tenants.insert(tenant, is(Action::SuspendTenant));
+        }
+        if is(Action::JoinTenant)
+            && let Some(membership) = entry.workspace_id
+        {
+            let user = entry.subject_user_id.or(entry.user_id);
+            self.joined.insert(membership, JoinedMembership { user, tenant: tenant() });
+        }
     }
 
     /// Suspends in a restored database who and what was suspended last.
@@ -161,6 +201,16 @@ impl SuspensionsAfterBackup {
         for (id, _) in self.workspaces.iter().filter(|(_, suspended)| **suspended) {
             let suspended = workspace::suspend_restored(tx, clock, *id, WHY).await?;
             done.workspaces += u64::from(suspended);
+            if let Some(JoinedMembership { user, tenant }) = self.joined.get(id)
+                && !workspace::is_restored(tx, *id).await?
+            {
+                let (id, user, tenant) = (*id, *user, tenant.clone());
+                done.memberships_not_in_backup.push(MembershipNotInBackup { id, user, tenant });
+            }
+        }
+        for (name, _) in self.tenants.iter().filter(|(_, suspended)| **suspended) {
+            let suspended = tenant::suspend_restored_tenant(tx, clock, name, WHY).await?;
+            done.tenants += u64::from(suspended);
         }
         Ok(done)
     }
@@ -201,9 +251,30 @@ mod tests {
                 ..AuditEntry::default()
             });
         }
+        for (action, outcome, reason) in [
+            ("SuspendTenant", "success", "tenant solar: leak"),
+            ("ResumeTenant", "refused", "tenant solar"),
+            ("SuspendTenant", "success", "tenant lunar"),
+            ("ResumeTenant", "success", "tenant lunar: SuspendTenant"),
+            ("JoinTenant", "success", "tenant solar"),
+            ("JoinTenant", "refused", "tenant lunar"),
+        ] {
+            decisions.add(&AuditEntry {
+                action: action.to_owned(),
+                outcome: outcome.to_owned(),
+                user_id: Some(one),
+                workspace_id: Some(three),
+                reason: Some(reason.to_owned()),
+                ..AuditEntry::default()
+            });
+        }
+        let [solar, lunar] = ["solar", "lunar"].map(|name| name.parse::<TenantName>().unwrap());
+        assert_eq!(decisions.tenants, BTreeMap::from([(solar.clone(), true), (lunar, false)]));
+        let joined = JoinedMembership { user: Some(one), tenant: Some(solar) };
+        assert_eq!(decisions.joined, BTreeMap::from([(three, joined)]));
         assert_eq!(decisions.users, BTreeMap::from([(one, true), (two, false)]));
         assert_eq!(decisions.workspaces, BTreeMap::from([(one, false), (two, true)]));
         assert_eq!(decisions.created, BTreeMap::from([(three, None)]));
-        assert_eq!(decisions.rows, 11);
+        assert_eq!(decisions.rows, 17);
     }
 }

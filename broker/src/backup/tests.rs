@@ -25,8 +25,9 @@ use crate::{
         telemetry::Metrics,
     },
     on_engine,
-    tenant::{ApiGroup, Claim, Observed, Tenants},
+    tenant::{ApiGroup, Claim, Observed, TenantName, TenantRow, TenantStatus, Tenants},
     testing::{On, Storage, TestDatabase, on_both_engines},
+    workspace::MembershipRequest,
 };
 
 on_both_engines!(
@@ -37,6 +38,7 @@ on_both_engines!(
     a_backup_of_another_engine_or_schema_is_refused,
     a_database_that_is_not_empty_is_left_alone,
     suspensions_after_the_backup_are_repeated_from_the_exported_trail,
+    a_restore_revives_neither_tenants_nor_memberships_that_were_suspended,
     a_trail_of_another_history_is_refused_and_nothing_stays,
 );
 
@@ -163,7 +165,7 @@ async fn a_backup_is_restored_into_a_new_database(on: On) {
     fs::remove_file(&broker.keys.issuer[0]).unwrap();
     let place = TestDatabase::new(on).await;
     let restored = broker.restore(&place, &backup).await.unwrap();
-    let revoked = Revoked { sessions: 1, workspaces_replaced: 1, workspaces_suspended: 0 };
+    let revoked = Revoked { sessions: 1, workspaces_replaced: 1, ..Revoked::default() };
     assert_eq!(restored.revoked, revoked);
     assert!(restored.skipped.is_empty() && restored.repeated.is_none(), "{restored:?}");
     assert_eq!(mode(&broker.keys.issuer[0]), 0o600, "the key is there again");
@@ -484,6 +486,112 @@ async fn suspensions_after_the_backup_are_repeated_from_the_exported_trail(on: O
     let recorded =
         "SELECT COUNT(*) FROM audit_logs WHERE action IN ('SuspendUser', 'SuspendWorkspace')";
     assert_eq!(after.number(recorded).await, 3);
+}
+
+fn tenant_name(text: &str) -> TenantName {
+    text.parse().unwrap()
+}
+
+/// The row of the Tenant of this name.
+async fn observe(tenants: &Tenants, name: &str) -> TenantRow {
+    let (name, group) = (tenant_name(name), ApiGroup::TenantBroker);
+    match tenants.observe(&name, group, &format!("uid-{name}")).await.unwrap() {
+        Observed::Current(row) => row,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A new user who joined the tenant, and the membership.
+async fn member(storage: &Storage, tenant: &TenantRow) -> (Uuid, Uuid) {
+    let workspaces = storage.workspaces().await;
+    let user = storage.user().await;
+    let request = MembershipRequest { tenant: tenant.clone(), user, tier: "basic".to_owned() };
+    // The cluster refuses connections, so there is no ServiceAccount.
+    workspaces.add_member(&request).await.unwrap_err();
+    (user, workspaces.memberships_of(user).await.unwrap()[0].workspace)
+}
+
+async fn a_restore_revives_neither_tenants_nor_memberships_that_were_suspended(on: On) {
+    use TenantStatus::{Active, Resuming, Suspended, Suspending};
+    let broker = Broker::new(on).await;
+    let Storage { db, clock, .. } = &broker.storage;
+    let tenants = Tenants::new(db.clone(), clock.clone());
+    let [solar, lunar, stellar, venus] =
+        ["solar", "lunar", "stellar", "venus"].map(|name| observe(&tenants, name));
+    let (solar, lunar, stellar, venus) = (solar.await, lunar.await, stellar.await, venus.await);
+    tenants.advance(lunar.id, Active, Resuming).await.unwrap();
+    tenants.advance(venus.id, Active, Suspended).await.unwrap();
+    let (_, suspended) = member(&broker.storage, &solar).await;
+    let (_, left) = member(&broker.storage, &solar).await;
+    let mut tx = db.begin().await.unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(
+        "UPDATE workspaces SET status = 'suspended', left_status = 'provisioned' WHERE id = $1")
+        .bind(left).execute(c).await.map(drop))
+    .unwrap();
+    tx.commit().await.unwrap();
+    broker.seal(db).await;
+    let backup = broker.back_up().await;
+
+    let of_tenant =
+        |action, reason: &str| Event { reason: Some(reason.to_owned()), ..Event::success(action) };
+    let of_membership = |action, id| Event { workspace_id: Some(id), ..Event::success(action) };
+    let (newcomer, unknown) = (clock.random_id(), clock.random_id());
+    let joined = of_tenant(Action::JoinTenant, "tenant solar");
+    let decided = [
+        of_tenant(Action::SuspendTenant, "tenant solar: leak"),
+        of_tenant(Action::SuspendTenant, "tenant stellar"),
+        of_tenant(Action::ResumeTenant, "tenant stellar: a mistake"),
+        of_tenant(Action::ResumeTenant, "tenant venus"),
+        of_tenant(Action::SuspendTenant, "tenant terra"),
+        of_membership(Action::SuspendWorkspace, suspended),
+        Event { workspace_id: Some(left), ..joined.clone() },
+        of_membership(Action::SuspendWorkspace, left),
+        Event { workspace_id: Some(unknown), user_id: Some(newcomer), ..joined },
+        of_membership(Action::SuspendWorkspace, unknown),
+    ];
+    for event in decided {
+        broker.record(event).await;
+    }
+    broker.seal(db).await;
+    let (trail, known) = (broker.export("trail.jsonl").await, broker.known_keys());
+    for trail in [None, Some((&*trail, &known))] {
+        let place = TestDatabase::new(on).await;
+        let restoration = Restoration::begin(place.location(), &backup).await.unwrap();
+        let restored = restoration.finish(clock, trail).await.unwrap();
+        assert_eq!(restored.revoked.tenants_suspended, 2, "lunar and venus");
+        let after = Storage::at(place).await;
+        let tenants = Tenants::new(after.db.clone(), after.clock.clone());
+        let is_repeated = trail.is_some();
+        for (name, status) in [
+            ("lunar", Suspending),
+            ("venus", Suspending),
+            ("stellar", Active),
+            ("solar", if is_repeated { Suspending } else { Active }),
+            // It was made after the backup, and is not known before its object is observed.
+            ("terra", if is_repeated { Suspended } else { Active }),
+        ] {
+            assert_eq!(observe(&tenants, name).await.status, status, "{name}");
+        }
+        assert_eq!(observe(&tenants, "stellar").await, stellar);
+        let statuses: Vec<(Uuid, String, Option<String>)> = on_engine!(after.db.reader(), pool =>
+            sqlx::query_as("SELECT id, status, left_status FROM workspaces").fetch_all(pool).await)
+        .unwrap();
+        let of = |id| statuses.iter().find(|(it, ..)| *it == id).unwrap();
+        let expected = if is_repeated { "suspending" } else { "provisioning" };
+        assert_eq!(of(suspended).1, expected);
+        let expected = if is_repeated { "suspended" } else { "provisioned" };
+        assert_eq!(of(left).2.as_deref(), Some(expected), "it stays so if the user joins again");
+        let recorded = "SELECT COUNT(*) FROM audit_logs WHERE action = 'SuspendTenant'";
+        assert_eq!(after.number(recorded).await, if is_repeated { 2 } else { 0 });
+        let Some(repeated) = restored.repeated else { continue };
+        assert_eq!((repeated.tenants, repeated.workspaces, repeated.users), (2, 2, 0));
+        let unknown = MembershipNotInBackup {
+            id: unknown,
+            user: Some(newcomer),
+            tenant: Some(tenant_name("solar")),
+        };
+        assert_eq!(repeated.memberships_not_in_backup, [unknown]);
+    }
 }
 
 /// A pipe gives its content once, as `--trail <(age -d trail.age)` does.

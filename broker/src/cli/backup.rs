@@ -27,8 +27,8 @@ pub(super) struct RestoreArgs {
     /// The folder of the backup
     #[arg(long, value_name = "FOLDER")]
     from: PathBuf,
-    /// An exported audit trail that goes on after the backup: users and workspaces that were
-    /// suspended since then are suspended again
+    /// An exported audit trail that goes on after the backup: users, workspaces, memberships and
+    /// tenants that were suspended since then are suspended again
     #[arg(long, value_name = "FILE")]
     trail: Option<PathBuf>,
 }
@@ -70,16 +70,19 @@ async fn until_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 /// The lines about decisions after the backup.
 fn suspensions_after_backup(repeated: Option<&ReappliedSuspensions>) -> Vec<String> {
     let Some(repeated) = repeated else {
-        let line = "  NOT REPEATED      suspensions of users after the backup: give the exported audit \
-                    trail with --trail, or suspend these users before others can reach the broker";
+        let line = "  NOT REPEATED      suspensions of users and of memberships after the backup: give the \
+                    exported audit trail with --trail, or suspend them before others can reach the \
+                    broker";
         return vec![line.to_owned()];
     };
     let mut lines = vec![format!(
-        "  later decisions   {} users and {} workspaces suspended, {} users not, from {} rows of the \
-         exported trail",
+        "  later decisions   {} users and {} workspaces suspended, {} tenants suspended, {} users and {} \
+         memberships not, from {} rows of the exported trail",
         repeated.users,
         repeated.workspaces,
+        repeated.tenants,
         repeated.not_in_backup.len(),
+        repeated.memberships_not_in_backup.len(),
         repeated.rows
     )];
     lines.push(repeated.last.map_or_else(
@@ -98,6 +101,16 @@ fn suspensions_after_backup(repeated: Option<&ReappliedSuspensions>) -> Vec<Stri
             "  NOT REPEATED      user {}{created} is not in the backup: block this person at the \
              provider, or suspend them after their first sign-in",
             user.id
+        )
+    }));
+    lines.extend(repeated.memberships_not_in_backup.iter().map(|membership| {
+        let user = membership.user.map_or_else(String::new, |user| format!(" of user {user}"));
+        let tenant = membership.tenant.as_ref();
+        let tenant = tenant.map_or_else(String::new, |tenant| format!(" in tenant {tenant}"));
+        format!(
+            "  NOT REPEATED      the membership {}{user}{tenant} is not in the backup: suspend the user, \
+             or their new membership after they have joined again",
+            membership.id
         )
     }));
     lines
@@ -120,8 +133,8 @@ fn report(restored: &Restored, keys: &[KeyOutcome]) -> String {
             revoked.workspaces_replaced
         ),
         format!(
-            "  suspensions       {} workspaces are suspended again when the broker runs",
-            revoked.workspaces_suspended
+            "  suspensions       {} workspaces and {} tenants are suspended again when the broker runs",
+            revoked.workspaces_suspended, revoked.tenants_suspended
         ),
     ];
     lines.extend(keys.iter().map(|key| format!("  key               {key}")));

@@ -210,9 +210,9 @@ impl Condition {
             let namespaces = list(conflicts.iter(), ", ");
             messages.push(format!(
                 "these namespaces have the label of tenant {tenant}, but another name than it may \
-                 use or another owner, so nobody has rights in them; delete them, or let an \
-                 administrator adopt them (kubectl tenant namespaces adopt) or remove the label: \
-                 {namespaces}"
+                 use, another owner, or ServiceAccounts that other Tenants name, so nobody has \
+                 rights in them; delete them, or let an administrator adopt them (kubectl tenant \
+                 namespaces adopt) or remove the label: {namespaces}"
             ));
         }
         if !relabelled.is_empty() {

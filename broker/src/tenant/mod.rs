@@ -11,6 +11,7 @@
 //! | `desired` | the objects of a tenant in the cluster, without I/O |
 //! | `quota_division` | amounts of a quota for the whole tenant, by namespace |
 //! | `conditions`, `status` | the status of an object |
+//! | `decision` | the tenant in audit rows about it |
 //! | `cache` | Tenants and names of namespaces in memory |
 //! | `settings`, `store` | settings; the tables `tenants`, `tenant_namespaces` and `namespace_moves` |
 //!
@@ -21,6 +22,7 @@ mod api_group;
 mod cache;
 mod cluster_role_name;
 mod conditions;
+mod decision;
 mod definition;
 mod desired;
 mod limits;
@@ -43,9 +45,10 @@ mod violation;
 
 pub use added_keys::{ADDED_KEYS, AddedKeys, drop_unmanaged_metadata};
 pub use api_group::ApiGroup;
-pub use cache::{CachedTenant, NamespaceReflector, TenantCache, TenantReflector};
+pub use cache::{AccountsError, CachedTenant, NamespaceReflector, TenantCache, TenantReflector};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
+pub use decision::{decision_reason, tenant_of_decision};
 pub use definition::custom_resource_definition;
 pub use desired::{Desired, Inputs, Member, desired_state, pod_security_of};
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
@@ -73,6 +76,8 @@ pub use store::{
     Announcement, Claim, MoveRefusal, MoveState, NamespaceMove, NamespaceRow, NamespaceRows,
     NamespaceStatus, Observed, Orphan, TenantRow, TenantStatus, Tenants,
 };
-pub(crate) use store::{get_or_create_personal, lock_active_tenant};
+pub(crate) use store::{
+    get_or_create_personal, lock_active_tenant, suspend_restored_tenant, suspend_restored_tenants,
+};
 pub use subject::{Subject, SubjectError};
 pub use violation::Violation;

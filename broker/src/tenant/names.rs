@@ -32,6 +32,13 @@ pub enum NamespaceNameError {
     /// It begins with the longer name of another tenant.
     #[error("names that begin with {0}- belong to tenant {0}; choose another one")]
     OtherTenant(TenantName),
+    /// Other Tenants name ServiceAccounts of the namespace, whose rights its owners would get.
+    #[error(
+        "other Tenants give rights to ServiceAccounts of a namespace {0}, which its owners would get; \
+         choose another name, or ask an administrator, who sees in the plan of `kubectl tenant \
+         namespaces adopt` which Tenants these are"
+    )]
+    OthersAccounts(String),
 }
 
 /// Name of a tenant's home.

@@ -118,12 +118,12 @@ impl Subject {
         }
     }
 
-    /// Whether this is a ServiceAccount of a namespace, or the group of all of them.
-    pub fn is_account_of(&self, of: &str) -> bool {
+    /// The namespace, if this is a ServiceAccount of one, or the group of all of them.
+    pub fn namespace_of_accounts(&self) -> Option<&str> {
         match self {
-            Self::User(_) => false,
-            Self::Group(name) => name.strip_prefix(SERVICE_ACCOUNTS_OF) == Some(of),
-            Self::ServiceAccount { namespace, .. } => namespace == of,
+            Self::User(_) => None,
+            Self::Group(name) => name.strip_prefix(SERVICE_ACCOUNTS_OF),
+            Self::ServiceAccount { namespace, .. } => Some(namespace),
         }
     }
 }

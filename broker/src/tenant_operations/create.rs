@@ -20,7 +20,7 @@ use crate::{
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, TenantSettings,
+        AccountsError, Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName,
         check_namespace_name, check_requested_metadata, check_required_metadata, prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
@@ -160,7 +160,8 @@ impl TenantOperations {
         }
     }
 
-    /// Checks the name of a namespace, also against the names of all open tenants.
+    /// Checks the name of a namespace, also against the names of all open tenants, and the
+    /// ServiceAccounts that other Tenants name.
     async fn check_name(&self, tenant: &Tenant, name: &str) -> Result<(), TenantError> {
         check_namespace_name(tenant, name, &self.settings)?;
         for longer in prefixes_of(name) {
@@ -171,7 +172,12 @@ impl TenantOperations {
                 return Err(NamespaceNameError::OtherTenant(longer).into());
             }
         }
-        Ok(())
+        self.cache.check_accounts(&tenant.name, name).map_err(|error| match error {
+            AccountsError::NotSynced => TenantError::NotReady {
+                reason: "the broker has not read all Tenants yet; try again",
+            },
+            AccountsError::NamedBy(_) => NamespaceNameError::OthersAccounts(name.to_owned()).into(),
+        })
     }
 
     /// Claims the namespace, with the audit row of the request.
@@ -240,17 +246,28 @@ impl TenantOperations {
                 }
             },
             CreateNamespaceError::NotCreated { source, .. } => {
-                // The request that made the claim may still create it.
-                if !is_retry {
-                    self.tenants.release_claim(row.id, name, user).await?;
-                }
+                self.release_own_claim(claimed).await?;
                 Err(TenantError::NotCreated { namespace, cause: source })
+            }
+            CreateNamespaceError::Suspended(tenant) => {
+                self.release_own_claim(claimed).await?;
+                Err(TenantError::NotActive { tenant })
             }
             CreateNamespaceError::Unfinished { source, .. } => {
                 Err(TenantError::Unfinished { namespace, cause: source })
             }
             CreateNamespaceError::NotActive(tenant) => Err(TenantError::NotActive { tenant }),
         }
+    }
+
+    /// Releases the claim of a namespace that was not created. An earlier request that made the claim
+    /// may still create it.
+    async fn release_own_claim(&self, claimed: &ClaimedNamespace<'_>) -> sqlx::Result<()> {
+        if !claimed.is_retry {
+            let (tenant, name) = (claimed.current.row.id, claimed.name);
+            self.tenants.release_claim(tenant, name, claimed.user).await?;
+        }
+        Ok(())
     }
 
     /// Waits until a namespace that an earlier request of the same user created has all of its

@@ -15,9 +15,9 @@ use crate::{
     access::{MoveNamespaces, Permit},
     cluster::{BindingsDescription, NamespaceLimits, POD_SECURITY, grants_to_other_namespaces},
     tenant::{
-        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, ProtectedPattern,
-        QuotaScope, Tenant, TenantName, TenantRow, TenantStatus, check_namespace_name,
-        is_limits_name, limits_name, pod_security_of, quota_name,
+        AccountsError, MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus,
+        ProtectedNames, QuotaScope, Tenant, TenantName, TenantRow, TenantStatus,
+        check_namespace_name, is_limits_name, limits_name, pod_security_of, quota_name,
     },
     tenant_controller::is_terminating,
 };
@@ -169,30 +169,19 @@ impl TenantOperations {
     /// A refusal if Tenants other than the new one name ServiceAccounts of the namespace: the people
     /// of the new tenant can start pods with these accounts.
     fn account_rights_elsewhere(&self, to: &TenantName, namespace: &str) -> Option<String> {
-        if !self.cache.is_synced() {
-            return Some("the broker has not read all Tenants yet; try again".to_owned());
+        match self.cache.check_accounts(to, namespace) {
+            Ok(()) => None,
+            Err(error @ AccountsError::NotSynced) => Some(error.to_string()),
+            Err(AccountsError::NamedBy(others)) => {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                Some(format!(
+                    "Tenants name ServiceAccounts of the namespace, whose rights would go to tenant \
+                     {to}: remove them from spec.owners and spec.additionalRoleBindings of {}",
+                    named(&others)
+                ))
+            }
         }
-        let all = self.cache.all();
-        let others = all.iter().map(|cached| &cached.tenant).filter(|tenant| tenant.name != *to);
-        let others: Vec<String> = others
-            .filter(|tenant| names_accounts_of(tenant, namespace))
-            .map(|tenant| tenant.name.to_string())
-            .collect();
-        (!others.is_empty()).then(|| {
-            format!(
-                "Tenants name ServiceAccounts of the namespace, whose rights would go to tenant \
-                 {to}: remove them from spec.owners and spec.additionalRoleBindings of {}",
-                named(&others)
-            )
-        })
     }
-}
-
-/// Whether a Tenant gives rights to ServiceAccounts of a namespace.
-fn names_accounts_of(tenant: &Tenant, namespace: &str) -> bool {
-    let owners = tenant.owners.iter().map(|owner| &owner.subject);
-    let others = tenant.additional_role_bindings.iter().flat_map(|binding| &binding.subjects);
-    owners.chain(others).any(|subject| subject.is_account_of(namespace))
 }
 
 impl MoveInputs<'_> {
@@ -359,38 +348,7 @@ fn named(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-
-    #[test]
-    fn only_accounts_of_the_namespace_itself_are_refused() {
-        let names = |spec: Value| {
-            let tenant = Tenant::parse("lunar", &spec).unwrap();
-            names_accounts_of(&tenant, "solar-a")
-        };
-        let owner = |kind: &str, name: &str| json!({"owners": [{"kind": kind, "name": name}]});
-        let bound = |subject: Value| {
-            let binding = json!({"clusterRoleName": "view", "subjects": [subject]});
-            json!({
-                "owners": [{"kind": "User", "name": "alice"}],
-                "additionalRoleBindings": [binding],
-            })
-        };
-        let account = |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "x"});
-        for (spec, expected) in [
-            (owner("User", "solar-a"), false),
-            (owner("ServiceAccount", "system:serviceaccount:solar-a:robot"), true),
-            (owner("ServiceAccount", "system:serviceaccount:solar-ab:robot"), false),
-            (owner("Group", "system:serviceaccounts:solar-a"), true),
-            (owner("Group", "system:serviceaccounts:solar-ab"), false),
-            (bound(account("solar-a")), true),
-            (bound(account("solar-b")), false),
-            (bound(json!({"kind": "Group", "name": "system:serviceaccounts:solar-a"})), true),
-        ] {
-            assert_eq!(names(spec.clone()), expected, "{spec}");
-        }
-    }
 
     #[test]
     fn keys_of_kubernetes_are_told_from_others() {

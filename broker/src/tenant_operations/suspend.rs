@@ -1,9 +1,9 @@
 //! Suspension and resumption of a tenant by administrators. The decision is recorded first; the
 //! controller carries it out, on whichever replica, and the request waits for that a moment.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tenant_shared::TenantSuspension;
+use tenant_shared::{TenantCondition, TenantSuspension};
 use uuid::Uuid;
 
 use super::{TenantOperations, error::TenantError};
@@ -11,7 +11,7 @@ use crate::{
     access::{Permit, SuspendTenants},
     audit::{self, Action},
     identity::Caller,
-    tenant::{TenantName, TenantRow, TenantStatus},
+    tenant::{CachedTenant, ConditionType, TenantName, TenantRow, TenantStatus, decision_reason},
     workspace::{Steps, TOKEN_CACHE_MS, WorkspaceError},
 };
 
@@ -23,8 +23,12 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Step in which the controller revokes all rights.
 const REVOKE: &str = "revoke";
-/// Step in which the controller restores all rights.
+/// Step in which the controller restores the home, removes the labels of a suspended tenant, and lets the
+/// tenant be active.
 const RESTORE: &str = "restore";
+/// Step in which the controller restores the rights in each namespace. Those in which it fails keep
+/// nobody of the tenant from the others.
+const NAMESPACES: &str = "namespaces";
 
 impl TenantOperations {
     /// Suspends a tenant: nobody joins it, creates a namespace or gets a credential after the commit
@@ -112,11 +116,17 @@ impl TenantOperations {
         (step, via, wanted): (&'static str, TenantStatus, TenantStatus),
         mut steps: Steps,
     ) -> Result<TenantSuspension, TenantError> {
+        let deadline = tokio::time::Instant::now() + CARRY_OUT_TIMEOUT;
         let reached = self.reach(row.id, via, wanted);
-        let in_time = async {
-            tokio::time::timeout(CARRY_OUT_TIMEOUT, reached).await.unwrap_or(Err(NotReached))
-        };
+        let in_time =
+            async { tokio::time::timeout_at(deadline, reached).await.unwrap_or(Err(NotReached)) };
         let is_done = steps.run(step, in_time).await.is_ok();
+        let further: &[&str] = if step == RESTORE { &[NAMESPACES] } else { &[] };
+        if step == RESTORE && is_done {
+            let began = Instant::now();
+            let failure = self.failure_after_resumption(row, deadline).await;
+            steps.add_result(NAMESPACES, began, failure.as_deref());
+        }
         let now = self.suspensions.by_id(row.id).await?.ok_or(TenantError::NotFound)?;
         let state = name_of(now.status).ok_or(TenantError::NotFound)?;
         if !is_done {
@@ -126,7 +136,29 @@ impl TenantOperations {
             );
         }
         let name = row.name.to_string();
-        Ok(TenantSuspension { name, state: state.to_owned(), steps: steps.into_steps(&[]) })
+        Ok(TenantSuspension { name, state: state.to_owned(), steps: steps.into_steps(further) })
+    }
+
+    /// Waits until the status of the Tenant says that the controller has restored everything. Returns what
+    /// failed, or is not known, at this time.
+    async fn failure_after_resumption(
+        &self,
+        row: &TenantRow,
+        deadline: tokio::time::Instant,
+    ) -> Option<String> {
+        let mut pause = MIN_POLL_INTERVAL;
+        loop {
+            let cached = self.cache.tenant(&row.name).filter(|cached| cached.group == row.group);
+            let failure = match &cached {
+                Some(cached) => open_in_namespaces(cached)?,
+                None => "the Tenant breaks a rule of its definition, or is not read yet",
+            };
+            if tokio::time::Instant::now() + pause > deadline {
+                return Some(failure.to_owned());
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
+        }
     }
 
     /// Waits until a tenant has the wanted status, as long as it has the one before it.
@@ -162,10 +194,7 @@ fn decision(
     name: &TenantName,
     reason: Option<String>,
 ) -> audit::Event {
-    let reason = match reason {
-        Some(reason) => format!("tenant {name}: {reason}"),
-        None => format!("tenant {name}"),
-    };
+    let reason = decision_reason(name, reason.as_deref());
     audit::Event { reason: Some(reason), ..permit.caller().event(action) }
 }
 
@@ -183,6 +212,16 @@ fn refuse_resumption(row: &TenantRow, now: i64) -> Result<(), TenantError> {
         }
         TenantStatus::Closed => Err(TenantError::NotFound),
     }
+}
+
+/// What the status of a resumed tenant says about rights that are not restored.
+fn open_in_namespaces(cached: &CachedTenant) -> Option<&str> {
+    if cached.state == "Suspended" {
+        return Some("the status of the Tenant is not written yet");
+    }
+    let failed =
+        |condition: &&TenantCondition| condition.kind == ConditionType::ApplyFailed.as_str();
+    cached.conditions.iter().find(failed).map(|condition| condition.message.as_str())
 }
 
 /// The status of an open tenant, as people see it.

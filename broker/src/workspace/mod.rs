@@ -43,7 +43,9 @@ pub use progress::REVOCATION_STEPS;
 pub(crate) use progress::Steps;
 pub use provision::Initialized;
 pub use restored::orphaned_namespaces;
-pub(crate) use restored::{invalidate_restored, suspend_restored, suspend_restored_of};
+pub(crate) use restored::{
+    invalidate_restored, is_restored, suspend_restored, suspend_restored_of,
+};
 pub(crate) use resume::TOKEN_CACHE_MS;
 pub(crate) use rotate::ROTATION_STEPS;
 pub use store::{WorkspaceRow, WorkspaceStatusRow};

@@ -114,6 +114,12 @@ impl Steps {
         result
     }
 
+    /// Adds a step that began at this time and is open because of this failure, if there is one.
+    pub(crate) fn add_result(&mut self, name: &str, began: Instant, failure: Option<&str>) {
+        let detail = failure.map(|failure| failure.chars().take(MAX_DETAIL).collect());
+        self.0.push(step_report(name, began, failure.is_none(), detail));
+    }
+
     /// Adds a step that ran concurrently with others, and returns its result.
     pub(super) fn add(&mut self, attempt: StepAttempt) -> Result<(), WorkspaceError> {
         self.0.push(attempt.step);

@@ -22,7 +22,7 @@ use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     audit_events::broker_event,
     state::{Event, WorkspaceKind},
-    store::{self, restored},
+    store::{self, membership, restored},
 };
 use crate::{
     audit::{self, Action},
@@ -68,7 +68,8 @@ pub(crate) async fn invalidate_restored(
 }
 
 /// Schedules the suspension of a workspace that was suspended after the backup; `false` if it is
-/// not in the backup, or is suspended there. The reason goes into the audit trail.
+/// not in the backup, or is suspended there. A membership whose user left stays suspended if the user
+/// joins again. The reason goes into the audit trail.
 ///
 /// # Errors
 /// The database failed.
@@ -78,7 +79,9 @@ pub(crate) async fn suspend_restored(
     id: Uuid,
     reason: &str,
 ) -> sqlx::Result<bool> {
-    if !store::advance(tx, clock, id, Event::Suspend).await? {
+    if !store::advance(tx, clock, id, Event::Suspend).await?
+        && !membership::mark_suspended_on_rejoin(tx, id).await?
+    {
         return Ok(false);
     }
     let event = audit::Event {
@@ -88,6 +91,14 @@ pub(crate) async fn suspend_restored(
     };
     audit::record(tx, clock, event).await?;
     Ok(true)
+}
+
+/// Whether a workspace is in the restored database.
+///
+/// # Errors
+/// The database failed.
+pub(crate) async fn is_restored(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    restored::exists(tx, id).await
 }
 
 /// Like [`suspend_restored`], for all workspaces of a user. Returns their number.

@@ -35,7 +35,7 @@ async fn start(on: On) -> World {
 
 /// Stops the broker and takes its database away, on SQLite with the generated key. The configured
 /// database is empty then.
-async fn lose_database(world: &World, on: On) -> Option<Database> {
+pub(crate) async fn lose_database(world: &World, on: On) -> Option<Database> {
     let broker = world.broker();
     broker.stop().await.unwrap();
     match on {

@@ -12,7 +12,7 @@ use crate::{
     tenant::{ApiGroup, Subject, Tenant, TenantName},
 };
 
-/// Names of Tenants by the name of a user or group.
+/// Names of Tenants by the name of a user, group or namespace.
 type Index = BTreeMap<String, BTreeSet<TenantName>>;
 
 /// A watch whose objects the cache has.
@@ -33,6 +33,8 @@ pub(super) struct Contents {
     users: Index,
     /// The groups whom `tenants` name.
     groups: Index,
+    /// The namespaces of the ServiceAccounts whom `tenants` name.
+    accounts: Index,
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
     has_listed_namespaces: bool,
@@ -93,6 +95,11 @@ impl Contents {
         let groups = person.groups.iter().filter_map(|name| self.groups.get(name));
         let names: BTreeSet<&TenantName> = users.chain(groups).flatten().collect();
         names.into_iter().filter_map(|name| self.tenant(name)).collect()
+    }
+
+    /// The Tenants that name ServiceAccounts of a namespace, by name.
+    pub(super) fn naming_accounts_of(&self, namespace: &str) -> impl Iterator<Item = &TenantName> {
+        self.accounts.get(namespace).into_iter().flatten()
     }
 
     /// Adds an object, or replaces the earlier one.
@@ -167,36 +174,44 @@ impl Contents {
 
     fn add_to_index(&mut self, tenant: &Tenant) {
         for subject in subjects(tenant) {
-            let Some((index, key)) = self.index_of(subject) else { continue };
-            index.entry(key.to_owned()).or_default().insert(tenant.name.clone());
+            for (index, key) in self.indexes_of(subject) {
+                index.entry(key.to_owned()).or_default().insert(tenant.name.clone());
+            }
         }
     }
 
     fn remove_from_index(&mut self, tenant: &Tenant) {
         for subject in subjects(tenant) {
-            let Some((index, key)) = self.index_of(subject) else { continue };
-            let Some(names) = index.get_mut(key) else { continue };
-            names.remove(&tenant.name);
-            if names.is_empty() {
-                index.remove(key);
+            for (index, key) in self.indexes_of(subject) {
+                let Some(names) = index.get_mut(key) else { continue };
+                names.remove(&tenant.name);
+                if names.is_empty() {
+                    index.remove(key);
+                }
             }
         }
     }
 
-    /// The index of a subject that a person may be, and its key there.
-    fn index_of<'a>(&'a mut self, subject: &'a Subject) -> Option<(&'a mut Index, &'a str)> {
-        match subject {
+    /// The indexes with a subject, and its keys there: that of a person whom it may be, and that of
+    /// ServiceAccounts.
+    fn indexes_of<'a>(
+        &'a mut self,
+        subject: &'a Subject,
+    ) -> impl Iterator<Item = (&'a mut Index, &'a str)> {
+        let of_person = match subject {
             Subject::User(name) => Some((&mut self.users, name.as_str())),
             Subject::Group(name) => Some((&mut self.groups, name.as_str())),
             // A program, which has a token of its own.
             Subject::ServiceAccount { .. } => None,
-        }
+        };
+        let of_accounts = subject.namespace_of_accounts().map(|key| (&mut self.accounts, key));
+        of_person.into_iter().chain(of_accounts)
     }
 
     /// Number of names in the indexes.
     #[cfg(test)]
     pub(super) fn indexed(&self) -> usize {
-        self.users.len() + self.groups.len()
+        self.users.len() + self.groups.len() + self.accounts.len()
     }
 }
 

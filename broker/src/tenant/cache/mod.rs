@@ -2,12 +2,14 @@
 //!
 //! | file | responsibility |
 //! |---|---|
+//! | `accounts` | whether Tenants name ServiceAccounts of a namespace |
 //! | `object` | what is kept of an object |
 //! | `contents` | the objects with their indexes, without a lock |
 //! | `reflector` | events of watches, as changes of the contents |
 //!
 //! A Tenant may have a megabyte, so only its parsed form is kept, whose parts are limited.
 
+mod accounts;
 mod contents;
 mod object;
 mod reflector;
@@ -19,6 +21,7 @@ use std::{
     time::Instant,
 };
 
+pub use accounts::AccountsError;
 pub use object::CachedTenant;
 pub use reflector::{NamespaceReflector, TenantReflector};
 

@@ -73,6 +73,54 @@ fn a_cache_is_synced_once_every_watch_has_listed() {
     assert!(cache.tenant(&name("solar")).is_some(), "the new list is not complete");
 }
 
+/// A cache whose only Tenant is `lunar`, with this specification.
+fn cache_of_lunar(spec: &Value) -> (TenantCache, TenantReflector) {
+    let cache = TenantCache::default();
+    let mut ours = TenantReflector::new(cache.clone(), BROKER_GROUP);
+    TenantReflector::new(cache.clone(), CAPSULE).not_served();
+    NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
+    let mut lunar = object("lunar", 1, &user("alice"));
+    lunar.data["spec"] = spec.clone();
+    list(|event| ours.apply_event(&event), vec![lunar]);
+    (cache, ours)
+}
+
+#[test]
+fn only_accounts_of_the_namespace_itself_are_refused() {
+    let owner = |kind: &str, name: &str| json!({"owners": [{"kind": kind, "name": name}]});
+    let bound = |subject: Value| {
+        let binding = json!({"clusterRoleName": "view", "subjects": [subject]});
+        json!({"owners": [user("alice")], "additionalRoleBindings": [binding]})
+    };
+    let account =
+        |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "x"});
+    for (spec, is_refused) in [
+        (owner("User", "solar-a"), false),
+        (owner("ServiceAccount", "system:serviceaccount:solar-a:robot"), true),
+        (owner("ServiceAccount", "system:serviceaccount:solar-ab:robot"), false),
+        (owner("Group", "system:serviceaccounts:solar-a"), true),
+        (owner("Group", "system:serviceaccounts:solar-ab"), false),
+        (bound(account("solar-a")), true),
+        (bound(account("solar-b")), false),
+        (bound(json!({"kind": "Group", "name": "system:serviceaccounts:solar-a"})), true),
+    ] {
+        let (cache, mut ours) = cache_of_lunar(&spec);
+        let checked = cache.check_accounts(&name("solar"), "solar-a");
+        let refused = Err(AccountsError::NamedBy(vec![name("lunar")]));
+        assert_eq!(checked, if is_refused { refused } else { Ok(()) }, "{spec}");
+        assert_eq!(cache.check_accounts(&name("lunar"), "solar-a"), Ok(()), "its own: {spec}");
+        ours.not_served();
+        assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), Ok(()), "it is gone: {spec}");
+        assert_eq!(cache.read().indexed(), 0, "{spec}");
+    }
+}
+
+#[test]
+fn a_cache_that_may_lack_tenants_allows_no_accounts() {
+    let checked = TenantCache::default().check_accounts(&name("solar"), "solar-a");
+    assert_eq!(checked, Err(AccountsError::NotSynced));
+}
+
 #[test]
 fn of_two_groups_the_older_object_counts() {
     let cache = TenantCache::default();

@@ -12,6 +12,7 @@ mod namespaces;
 mod observe;
 mod orphans;
 mod personal;
+mod restored;
 mod status;
 mod suspension;
 mod tenant_row;
@@ -29,6 +30,7 @@ pub use namespace_row::{NamespaceRow, NamespaceRows, NamespaceStatus};
 pub use observe::Observed;
 pub use orphans::Orphan;
 pub(crate) use personal::get_or_create_personal;
+pub(crate) use restored::{suspend_restored_tenant, suspend_restored_tenants};
 pub(crate) use tenant_row::lock_active_tenant;
 pub use tenant_row::{TenantRow, TenantStatus};
 

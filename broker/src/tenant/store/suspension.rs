@@ -3,12 +3,17 @@
 
 use uuid::Uuid;
 
-use super::Tenants;
+use super::{TenantRow, Tenants};
 use crate::{audit, on_engine};
 
 const SUSPEND: &str = "\
 UPDATE tenants SET status = 'suspending', status_changed_at = $2 \
 WHERE id = $1 AND name IS NOT NULL AND status IN ('active', 'resuming')";
+
+/// Not after another decision on the tenant.
+const KEEP_SUSPENDED: &str = "\
+UPDATE tenants SET status = 'suspending', status_changed_at = $2 \
+WHERE id = $1 AND name IS NOT NULL AND status = 'active' AND status_changed_at = $3";
 
 const RESUME: &str = "\
 UPDATE tenants SET status = 'resuming', status_changed_at = $2 \
@@ -25,6 +30,24 @@ impl Tenants {
         let mut tx = self.db.begin().await?;
         let changed = on_engine!(tx.connection(), c => sqlx::query(SUSPEND)
             .bind(id).bind(self.clock.now_ms())
+            .execute(c).await.map(|done| done.rows_affected() == 1))?;
+        if changed {
+            audit::record(&mut tx, &self.clock, event).await?;
+        }
+        tx.commit().await?;
+        Ok(changed)
+    }
+
+    /// Records that a tenant is to be suspended whose row is active although the cluster has it as
+    /// suspended, with this event in the same transaction. `false` if the status changed since the row
+    /// was read; no event is recorded then.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn keep_suspended(&self, row: &TenantRow, event: audit::Event) -> sqlx::Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let changed = on_engine!(tx.connection(), c => sqlx::query(KEEP_SUSPENDED)
+            .bind(row.id).bind(self.clock.now_ms()).bind(row.status_changed_at)
             .execute(c).await.map(|done| done.rows_affected() == 1))?;
         if changed {
             audit::record(&mut tx, &self.clock, event).await?;

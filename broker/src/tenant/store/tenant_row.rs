@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Name in the database of a closed tenant that was suspended.
-const CLOSED_SUSPENDED: &str = "closed_suspended";
+pub(super) const CLOSED_SUSPENDED: &str = "closed_suspended";
 
 /// Status of a tenant in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,10 +60,18 @@ impl TenantController {
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         let (mut candidates, mut refused) = (Vec::new(), Vec::new());
+        let is_synced = self.cache.is_synced();
         for (name, known, live) in to_claim {
             // Owners may have made any number of them.
             tokio::task::consume_budget().await;
             let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+            // Whether other Tenants name its ServiceAccounts is not known yet.
+            if !is_synced && !moves.contains_key(&name) {
+                namespaces.waits_for_tenants = true;
+                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
+                    .push(name);
+                continue;
+            }
             let may_have = self.may_have(tenant, &name, &open);
             if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
                 refused.push(name);
@@ -116,10 +124,12 @@ impl TenantController {
         Ok(())
     }
 
-    /// Whether a namespace with the label of a tenant may be its own, by its name and the names of
-    /// the other tenants.
+    /// Whether a namespace with the label of a tenant may be its own, by its name, the names of the
+    /// other tenants, and the ServiceAccounts that these name.
     fn may_have(&self, tenant: &Tenant, name: &str, open: &BTreeSet<TenantName>) -> bool {
-        if check_namespace_name(tenant, name, &self.settings).is_err() {
+        if check_namespace_name(tenant, name, &self.settings).is_err()
+            || self.cache.check_accounts(&tenant.name, name).is_err()
+        {
             return false;
         }
         let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
@@ -197,5 +207,67 @@ impl TenantController {
             }
         }
         Ok(effect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        cluster::WatchEvent,
+        tenant::{ApiGroup, NamespaceReflector, TenantReflector},
+        tenant_controller::testing::Fixture,
+        testing::{On, on_both_engines},
+    };
+
+    on_both_engines!(a_namespace_whose_accounts_other_tenants_name_is_not_claimed);
+
+    /// Passes all lists to the cache. The only Tenant is `lunar`, which names a ServiceAccount of
+    /// `solar-ci`.
+    fn list_tenants(fixture: &Fixture) {
+        let cache = &fixture.controller.cache;
+        let robot =
+            json!({"kind": "ServiceAccount", "name": "system:serviceaccount:solar-ci:robot"});
+        let lunar: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "x/v1", "kind": "Tenant", "metadata": {"name": "lunar"},
+            "spec": {"owners": [robot]},
+        }))
+        .unwrap();
+        let mut ours = TenantReflector::new(cache.clone(), ApiGroup::TenantBroker);
+        for event in [WatchEvent::Init, WatchEvent::Apply(lunar), WatchEvent::InitDone] {
+            ours.apply_event(&event);
+        }
+        NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
+        TenantReflector::new(cache.clone(), ApiGroup::Capsule).not_served();
+    }
+
+    async fn a_namespace_whose_accounts_other_tenants_name_is_not_claimed(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        let owners = json!([{"kind": "User", "name": "alice@example.com"}]);
+        let tenant = Tenant::parse("solar", &json!({"owners": owners})).unwrap();
+        let live = Namespace::default();
+        let claim = async || {
+            let to_claim = ["solar-a", "solar-ci"];
+            let to_claim = to_claim.map(|name| (name.to_owned(), None, Some(&live))).into();
+            let mut namespaces = TenantNamespaces::default();
+            let moves = BTreeMap::new();
+            let of = (&row, &tenant);
+            fixture.controller.claim_all(of, to_claim, &moves, &mut namespaces).await.unwrap();
+            namespaces
+        };
+        let waiting = claim().await;
+        assert!(waiting.waits_for_tenants && waiting.allowed.is_empty(), "{waiting:?}");
+        assert_eq!(waiting.unclaimed, ["solar-a", "solar-ci"]);
+        assert!(fixture.controller.tenants.namespaces(row.id).await.unwrap().is_empty());
+
+        list_tenants(&fixture);
+        let claimed = claim().await;
+        assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-a"]);
+        assert_eq!(claimed.conflicts, ["solar-ci"]);
+        assert!(!claimed.waits_for_tenants);
     }
 }

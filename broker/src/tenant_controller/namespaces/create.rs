@@ -51,6 +51,10 @@ pub enum CreateNamespaceError {
         /// The cause.
         source: Box<ReconcileError>,
     },
+    /// The home has the label of a suspended tenant. The namespace was not created, so the caller may
+    /// release the claim.
+    #[error("the tenant {0} is suspended: its home has the suspended label")]
+    Suspended(TenantName),
     /// The namespace may exist, and lacks objects. The row is still `Creating`.
     #[error(
         "the namespace {namespace} is not complete yet; wait, because the broker goes on creating \
@@ -168,9 +172,11 @@ impl TenantController {
             CreateNamespaceError::NotCreated { namespace, source }
         };
         let unfinished = |source: ReconcileError| unfinished(name, source);
-        let (members, ()) =
-            tokio::try_join!(self.members_for_request(row), self.require_home(&row.name))
-                .map_err(not_created)?;
+        let home = home_name(&row.name);
+        let state = async { Ok(self.cluster.home_state(&home, row.name.as_str()).await?) };
+        let (members, state) =
+            tokio::try_join!(self.members_for_request(row), state).map_err(not_created)?;
+        require_home(&row.name, &state, not_created)?;
         let inputs = NamespaceInputs::new(tenant, generation, members);
         let mut new = self.objects_of_namespace(&inputs, name);
         add_metadata(&mut new.namespace, (request.labels, request.annotations));
@@ -220,16 +226,6 @@ impl TenantController {
         self.delete_bindings(row, bindings).await;
         let lost = ClusterError::Conflict("its row was changed meanwhile".to_owned());
         Err(unfinished(name, current.err().map_or_else(|| lost.into(), ReconcileError::from)))
-    }
-
-    /// Checks that the namespace with the name of the home is not somebody else's: nobody has rights
-    /// in such a tenant.
-    async fn require_home(&self, tenant: &TenantName) -> Result<(), ReconcileError> {
-        let state = self.cluster.home_state(&home_name(tenant), tenant.as_str()).await?;
-        if state == HomeState::Foreign {
-            return Err(ClusterError::Conflict(Condition::home_taken(tenant).message).into());
-        }
-        Ok(())
     }
 
     /// The objects that a new namespace has.
@@ -360,6 +356,24 @@ impl TenantController {
     }
 }
 
+/// Checks that the namespace with the name of the home is not somebody else's, and that it has no label
+/// of a suspended tenant, whatever the row says: nobody has rights in such a tenant. A home that does
+/// not exist is made by the controller.
+fn require_home(
+    tenant: &TenantName,
+    home: &HomeState,
+    not_created: impl Fn(ReconcileError) -> CreateNamespaceError,
+) -> Result<(), CreateNamespaceError> {
+    match home {
+        HomeState::Ready { .. } | HomeState::Missing => Ok(()),
+        HomeState::Suspended => Err(CreateNamespaceError::Suspended(tenant.clone())),
+        HomeState::Foreign => {
+            let message = Condition::home_taken(tenant).message;
+            Err(not_created(ClusterError::Conflict(message).into()))
+        }
+    }
+}
+
 fn unfinished(namespace: &str, source: ReconcileError) -> CreateNamespaceError {
     let (namespace, source) = (namespace.to_owned(), Box::new(source));
     CreateNamespaceError::Unfinished { namespace, source }
@@ -414,6 +428,24 @@ mod tests {
         let mut bare = Namespace::default();
         add_metadata(&mut bare, (&of(&[]), &of(&[])));
         assert_eq!(bare, Namespace::default());
+    }
+
+    #[test]
+    fn a_namespace_is_created_in_a_tenant_with_its_home_only() {
+        let solar: TenantName = "solar".parse().unwrap();
+        let check = |home| {
+            let not_created = |source: ReconcileError| CreateNamespaceError::NotCreated {
+                namespace: "solar-a".to_owned(),
+                source: source.into(),
+            };
+            require_home(&solar, &home, not_created)
+        };
+        assert!(check(HomeState::Ready { uid: "ns-1".to_owned() }).is_ok());
+        assert!(check(HomeState::Missing).is_ok());
+        let foreign = check(HomeState::Foreign);
+        assert!(matches!(foreign, Err(CreateNamespaceError::NotCreated { .. })), "{foreign:?}");
+        let suspended = check(HomeState::Suspended);
+        assert!(matches!(suspended, Err(CreateNamespaceError::Suspended(_))), "{suspended:?}");
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | over the quota | exists | claimed, as far as name and quota allow it |
 //! | none, gone | exists | the same, unless it has a move, or the label of one: see `moves` |
+//! | over the quota, none, gone | exists, and other Tenants name its ServiceAccounts | nothing |
 //! | any but gone and orphaned | has the label of another tenant | nothing: see `moves` |
 //! | creating, active | exists | it may have rights; a new one gets them by the request that created it |
 //! | creating, active | is being deleted | terminating |
@@ -67,12 +68,14 @@ pub(super) struct TenantNamespaces {
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
     /// Namespaces that a later run claims, because one run claims
-    /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most.
+    /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most, or because of `waits_for_tenants`.
     pub(super) unclaimed: Vec<String>,
     /// Namespaces whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
     /// Those that may be gone, or carry the label of another tenant. They are left to a later run.
     pub(super) unchecked: Vec<String>,
+    /// Whether claims wait until this process has read all Tenants.
+    pub(super) waits_for_tenants: bool,
     /// Whether rows were changed, and the next run has others to change.
     pub(super) has_more_changes: bool,
 }

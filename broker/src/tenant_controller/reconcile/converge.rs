@@ -50,6 +50,10 @@ struct RunReport {
     conditions: Vec<Condition>,
     /// The failures, in words for people.
     failures: Vec<String>,
+    /// Whether a failure leaves the tenant in its resumption: the home is not complete, or a namespace
+    /// may still have the label of a suspended one. A failure in one namespace must not keep the people
+    /// of the others from their rights.
+    is_resumption_open: bool,
     /// The earliest reason for another run.
     again: Option<Duration>,
     /// The namespaces, with the home, in which everything is as desired.
@@ -128,8 +132,12 @@ impl TenantController {
         let mut outcome = RunReport { failures, ..RunReport::default() };
         if row.status == TenantStatus::Resuming {
             let resumed = Box::pin(self.resume_namespaces(&row, &rows, &snapshot)).await?;
+            outcome.is_resumption_open = !resumed.is_empty();
             outcome.failures.extend(resumed);
             snapshot = self.snapshot(&row.name).await?;
+        }
+        if self.keep_suspended(&row, &snapshot).await? {
+            return Ok(Some(Run::Again(Duration::ZERO)));
         }
         outcome.namespaces.unreadable = snapshot.leave_out(&unreadable);
         let unlabelled = self.unlabelled(&row, (&rows, MAX_STATUS_CHANGES), &snapshot).await?;
@@ -149,7 +157,7 @@ impl TenantController {
         }
         let failures = Box::pin(self.transfer_released(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
-        if outcome.failures.is_empty() {
+        if !outcome.is_resumption_open {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
         }
         self.finish(&row, &object, outcome).await.map(Some)
@@ -197,7 +205,9 @@ impl TenantController {
         let unreadable = std::mem::take(&mut outcome.namespaces.unreadable);
         outcome.namespaces = TenantNamespaces { unreadable, ..claimed };
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
-        if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
+        if outcome.namespaces.waits_for_tenants {
+            outcome.again(RACE_INTERVAL);
+        } else if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
             outcome.again(Duration::ZERO);
         }
         let members = self.members(row).await?;
@@ -331,6 +341,7 @@ impl TenantController {
         if home.is_complete() {
             outcome.converged.insert(home_name(&row.name));
         }
+        outcome.is_resumption_open |= !home.failures.is_empty();
         let mut failures = home.failures;
         let left_to_request = outcome.namespaces.left_to_request.clone();
         let requests: Vec<_> = desired

@@ -4,6 +4,7 @@ mod cleanup;
 mod close;
 mod converge;
 mod identify;
+mod keep_suspended;
 mod lease;
 pub(super) mod members;
 mod report;

@@ -17,8 +17,9 @@ impl Resume {
     /// Resume a tenant
     ///
     /// For administrators. Members get their rights back as the Tenant says now. Tokens from before
-    /// the suspension stay invalid, and role bindings that owners had made are not restored. The
-    /// request body is optional.
+    /// the suspension stay invalid, and role bindings that owners had made are not restored. The step
+    /// `namespaces` is open while rights in a namespace are not restored, and its detail says why;
+    /// the tenant is active in all others. The request body is optional.
     #[oai(path = "/:name/resume", method = "post", operation_id = "resumeTenant")]
     async fn resume(
         &self,

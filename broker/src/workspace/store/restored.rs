@@ -69,6 +69,15 @@ pub(in crate::workspace) async fn identify_account(
     tx.commit().await
 }
 
+const EXISTS: &str = "SELECT COUNT(*) FROM workspaces WHERE id = $1";
+
+/// Whether there is a workspace with this identifier.
+pub(in crate::workspace) async fn exists(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    let count: i64 = on_engine!(tx.connection(), c =>
+        sqlx::query_scalar(EXISTS).bind(id).fetch_one(c).await)?;
+    Ok(count > 0)
+}
+
 const NAMESPACES: &str = "\
 SELECT id, k8s_namespace FROM workspaces WHERE cluster = $1 AND id > $2 ORDER BY id LIMIT $3";
 

@@ -1,6 +1,7 @@
 //! The definitions of the kind `Tenant`: what the API server accepts, fills in, shows and refuses.
 
 mod account;
+mod accounts;
 mod adoption;
 mod bad_input;
 mod broker_rights;
@@ -25,6 +26,7 @@ mod membership;
 mod races;
 mod reconcile;
 mod rest;
+mod restored;
 mod suspension;
 mod write;
 

@@ -5,14 +5,16 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use integration::api::Api;
 use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, SqliteConnection};
-use tenant_shared::SuspendRequest;
+use tenant_shared::{StepResult, SuspendRequest};
 use uuid::Uuid;
 
 use super::reconcile::{
-    PRODUCTION, create_namespace, has_condition, until, until_bound, until_status, world,
+    PRODUCTION, RECONCILE_TIMEOUT, create_namespace, has_condition, until, until_bound,
+    until_status, world,
 };
 use super::{TENANT_BROKER, until_served, with_object};
 
@@ -188,6 +190,50 @@ async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
     let ended = sqlx::query("DELETE FROM leases WHERE name = $1").bind(&lease);
     ended.execute(&mut database).await.unwrap();
     until_status(&world, |status| status["state"] == "Suspended").await;
+}
+
+/// Otherwise an owner, who may weaken the level of a namespace that they create, would lock out all
+/// others.
+#[tokio::test]
+async fn a_failure_in_one_namespace_keeps_nobody_from_the_others_after_a_resumption() {
+    let (world, admin) = world_with_namespace(&json!({})).await;
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    create_namespace(&admin, "solar-weak").await;
+    until_bound(&world, "solar-weak", "admin", &["alice"]).await;
+    let weaker = "pod-security.kubernetes.io/enforce=privileged";
+    let relabel = ["label", "namespace", "solar-weak", "--overwrite", weaker];
+    admin.run(relabel).await.unwrap().success().unwrap();
+    until_status(&world, |status| has_condition(status, "ApplyFailed")).await;
+    change(&operator, "suspend").await;
+    until_revoked(&world).await;
+    until_status(&world, |status| status["state"] == "Suspended").await;
+
+    let resumed = probe::until("the resumption", RECONCILE_TIMEOUT, || async {
+        Ok(match operator.resume_tenant("solar", &SuspendRequest::default()).await {
+            Ok(answer) if answer.state == "Active" => Probe::Ready(answer),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+    let open: Vec<_> =
+        resumed.steps.iter().filter(|step| step.result == StepResult::Open).collect();
+    assert!(open.len() == 1 && open[0].step == "namespaces", "{resumed:?}");
+    let detail = open[0].detail.as_deref().unwrap_or_default();
+    assert!(detail.contains("solar-weak") && detail.contains("Pod Security"), "{resumed:?}");
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
+    until(&world, &["namespace", "solar-weak"], |namespace| !is_marked(namespace)).await;
+    let binding = ["rolebinding", "tenant-solar-admin", "-n", "solar-weak"];
+    assert_eq!(crate::object(&world, &binding).await.unwrap(), None);
+    until_status(&world, |it| it["state"] == "Degraded" && has_condition(it, "ApplyFailed")).await;
+
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    let relabel = ["label", "namespace", "solar-weak", "--overwrite", restricted];
+    admin.run(relabel).await.unwrap().success().unwrap();
+    until_bound(&world, "solar-weak", "admin", &["alice"]).await;
+    let again = operator.resume_tenant("solar", &SuspendRequest::default()).await.unwrap();
+    assert!(again.steps.iter().all(|step| step.result == StepResult::Done), "{again:?}");
 }
 
 /// Nobody gets rights in a namespace of a weaker Pod Security level, and what the Tenant no longer

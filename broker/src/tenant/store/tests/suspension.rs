@@ -8,6 +8,7 @@ use crate::{
 
 on_both_engines!(
     a_suspension_begins_from_active_and_resuming_only,
+    a_suspension_is_kept_only_if_no_other_decision_was_made_since,
     a_resumption_begins_from_an_old_suspension_only,
     of_concurrent_decisions_each_change_is_recorded_once,
     a_claim_for_a_user_needs_an_active_tenant,
@@ -62,6 +63,27 @@ async fn a_suspension_begins_from_active_and_resuming_only(on: On) {
     assert!(!tenants.begin_suspension(row.id, event(Action::SuspendTenant)).await.unwrap());
     assert_eq!(status(&tenants, row.id).await, TenantStatus::Closed);
     assert_eq!(storage.number(SUSPENDED).await, recorded);
+}
+
+async fn a_suspension_is_kept_only_if_no_other_decision_was_made_since(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let keep = async |row: &TenantRow| {
+        tenants.keep_suspended(row, event(Action::SuspendTenant)).await.unwrap()
+    };
+    for status in [TenantStatus::Suspending, TenantStatus::Suspended, TenantStatus::Resuming] {
+        set_status(&storage, status).await;
+        assert!(!keep(&row).await, "{status:?}");
+    }
+    storage.clock.advance(5);
+    set_status(&storage, TenantStatus::Active).await;
+    assert!(!keep(&row).await, "it was suspended and resumed since");
+    assert_eq!(storage.number(SUSPENDED).await, 0);
+    let current = tenants.by_id(row.id).await.unwrap().unwrap();
+    assert!(keep(&current).await && !keep(&current).await);
+    assert_eq!(status(&tenants, row.id).await, TenantStatus::Suspending);
+    assert_eq!(storage.number(SUSPENDED).await, 1);
 }
 
 async fn a_resumption_begins_from_an_old_suspension_only(on: On) {

@@ -1,0 +1,84 @@
+//! Tenants after the restore of a backup.
+
+use integration::api::ApiError;
+use integration::engine::On;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use tenant_shared::{Code, SuspendRequest};
+
+use super::reconcile::{PRODUCTION, RECONCILE_TIMEOUT, until, until_status, world};
+use super::rest::{SOLAR, apply, until_active};
+use super::{TENANT_BROKER, until_served};
+
+async fn has_no_binding(world: &World, namespace: &str) {
+    until(world, &["rolebindings", "-n", namespace], |list| {
+        list["items"].as_array().is_none_or(Vec::is_empty)
+    })
+    .await;
+}
+
+/// The label of the home says so. The owners of a tenant with another database could create namespaces
+/// without the label otherwise.
+#[tokio::test]
+async fn a_tenant_that_was_suspended_after_the_backup_stays_suspended() {
+    let world = world().await;
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
+    until_served(&admin, TENANT_BROKER).await;
+    let alice = world.person("alice").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    apply(&admin, SOLAR, 5, &[(alice.email(), &["admin"])]).await;
+    let api = alice.api().await.unwrap();
+    until_active(&api, SOLAR).await;
+    api.create_tenant_namespace(SOLAR, PRODUCTION).await.unwrap();
+    let folder = world.folder().join("backup");
+    let folder = folder.to_str().unwrap();
+    broker.run(&["backup", "--to", folder]).await.unwrap().success().unwrap();
+
+    let reason = SuspendRequest { reason: Some("leak".to_owned()) };
+    operator.api().await.unwrap().suspend_tenant(SOLAR, &reason).await.unwrap();
+    until_status(&world, |status| status["state"] == "Suspended").await;
+    crate::backup::lose_database(&world, On::Sqlite).await;
+    broker.run(&["restore", "--from", folder]).await.unwrap().success().unwrap();
+    broker.start().await.unwrap();
+
+    let (api, operator) = (alice.api().await.unwrap(), operator.api().await.unwrap());
+    let code = probe::until("the refusal", RECONCILE_TIMEOUT, || async {
+        Ok(match api.create_tenant_namespace(SOLAR, "solar-later").await {
+            // The broker has not read all Tenants yet.
+            Err(ApiError::Refused(it)) if it.code() == Code::WorkspaceNotReady => {
+                Probe::NotYet(it.body)
+            }
+            Err(ApiError::Refused(it)) => Probe::Ready(it.code()),
+            other => panic!("{other:?}"),
+        })
+    })
+    .await
+    .unwrap();
+    assert_eq!(code, Code::TenantNotActive);
+    let reasons = probe::until("the suspension", RECONCILE_TIMEOUT, || async {
+        let rows = operator.audit_logs("action=SuspendTenant").await?.items;
+        Ok(if rows.is_empty() { Probe::NotYet("no row".to_owned()) } else { Probe::Ready(rows) })
+    })
+    .await
+    .unwrap();
+    let reason = reasons[0].reason.as_deref().unwrap_or_default();
+    assert!(reasons.len() == 1 && reason.starts_with("tenant solar: the home has"), "{reasons:?}");
+    assert!(reasons[0].user_id.is_none(), "{reasons:?}");
+    for namespace in [PRODUCTION, "tenant-solar"] {
+        has_no_binding(&world, namespace).await;
+    }
+    let later = crate::object(&world, &["namespace", "solar-later"]).await.unwrap();
+    assert_eq!(later, None);
+
+    probe::until("the resumption", RECONCILE_TIMEOUT, || async {
+        Ok(match operator.resume_tenant(SOLAR, &SuspendRequest::default()).await {
+            Ok(answer) if answer.state == "Active" => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+    api.create_tenant_namespace(SOLAR, "solar-later").await.unwrap();
+    let rows = operator.audit_logs("action=SuspendTenant").await.unwrap().items;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+}
