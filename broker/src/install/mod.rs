@@ -11,6 +11,7 @@
 //! | `tenant-tokens` | everybody | only the broker gets tokens, of two hours at most |
 //! | `tenant-broker-fence-*` | the broker | a stolen credential is confined to managed namespaces |
 //! | `tenant-guard-*` | everybody else | no subject from outside of the namespace is bound in it |
+//! | `tenant-guard-llama-stacks` | everybody else | a namespace has one Llama Stack, because no quota counts them |
 //! | `tenant-guard-tenants` | everybody | no Tenant with namespaces is deleted by mistake |
 //! | `tenant-suspended` | everybody else | no write in a suspended namespace |
 //! | `tenant-pods` | everybody | no pod has the session's ServiceAccount, a system priority or a chosen node |
@@ -73,6 +74,8 @@ pub use yaml::manifest;
 const INSTALLED_BY_LABEL: &str = tenant_shared::MANAGED_BY_LABEL;
 /// Differs from the value on tenants' objects, because these objects belong to the cluster.
 const INSTALLED_BY_VALUE: &str = "tenant-broker-install";
+/// API group and kind of the Llama Stack operator.
+const LLAMA_STACK: (&str, &[&str]) = ("llamastack.io", &["llamastackdistributions"]);
 
 /// Parameters of the objects, all from the configuration of the broker.
 #[derive(Clone, Debug)]

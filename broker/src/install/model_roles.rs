@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
 use super::{
+    LLAMA_STACK,
     policy::metadata,
     yaml::{comment, document},
 };
@@ -16,8 +17,6 @@ use super::{
 /// API group and kinds of KServe.
 const KSERVE: (&str, &[&str]) =
     ("serving.kserve.io", &["inferenceservices", "llminferenceservices", "servingruntimes"]);
-/// API group and kind of the Llama Stack operator.
-const LLAMA_STACK: (&str, &[&str]) = ("llamastack.io", &["llamastackdistributions"]);
 /// Verbs of those who may look.
 const READ: &[&str] = &["get", "list", "watch"];
 /// Verbs of those who may also change something.

@@ -165,23 +165,21 @@ impl ApiCaller {
     ) -> Result<CallerClient, Failure> {
         let info = REQUEST.try_with(|context| Arc::clone(&context.info));
         let info = info.map_err(|error| Failure::internal_error(&error))?;
-        let limits = &services.0.limits;
-        let (credential, keys) = match self {
+        let (limits, address) = (&services.0.limits, ClientNetwork::current());
+        let (credential, key) = match self {
             Self::Session(session) => {
                 let request = session.begin(namespace, verb, &info).await;
                 let request = request.map_err(without_workspace)?;
-                let keys = vec![CallerKey::User(request.caller().user_id())];
-                (CallCredential::Session(Box::new(request)), keys)
+                let key = CallerKey::User(request.caller().user_id());
+                (CallCredential::Session(Box::new(request)), key)
             }
             Self::Kubernetes(token) => {
-                let address = ClientNetwork::current();
                 let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
                 let permit = limits.tokens.admit(token.hash(), address, Instant::now())?;
-                // Somebody may have many tokens, for example of ServiceAccounts.
-                let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
-                (CallCredential::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
+                let key = CallerKey::Token(token.hash());
+                (CallCredential::Kubernetes { token: token.clone(), permit, _slot: slot }, key)
             }
         };
         let time_limit = TimeLimit::new(verb, info.started_at);
@@ -189,7 +187,7 @@ impl ApiCaller {
             services.clone(),
             credential,
             info,
-            limits.of_request(&keys),
+            limits.of_request(key, address),
             time_limit,
         ))
     }

@@ -1,5 +1,7 @@
 //! Lists of the API server, page by page.
 
+use std::time::{Duration, Instant};
+
 use http::{HeaderValue, StatusCode};
 use url::form_urlencoded;
 
@@ -28,6 +30,8 @@ pub(super) struct List {
     path: String,
     parameters: Vec<(&'static str, String)>,
     accept: HeaderValue,
+    /// Of all pages together, besides that of the operation.
+    timeout: Option<Duration>,
 }
 
 /// The objects of a list, or why there are none.
@@ -42,7 +46,7 @@ pub(super) enum Listed<T> {
 
 impl List {
     pub(super) fn new(kind: CallKind, path: impl Into<String>) -> Self {
-        Self { kind, path: path.into(), parameters: Vec::new(), accept: JSON }
+        Self { kind, path: path.into(), parameters: Vec::new(), accept: JSON, timeout: None }
     }
 
     /// Restricts the list to objects with these labels.
@@ -61,6 +65,12 @@ impl List {
     #[must_use]
     pub(super) fn metadata_only(self) -> Self {
         Self { accept: METADATA_ONLY, ..self }
+    }
+
+    /// Limits the time of all pages together.
+    #[must_use]
+    pub(super) fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     fn parameter(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -95,8 +105,13 @@ impl CallerClient {
     ) -> Result<Listed<T>, Failure> {
         let (mut objects, mut bytes) = (Vec::new(), 0);
         let mut continue_token = String::new();
+        let until = list.timeout.map(|timeout| Instant::now() + timeout);
         for _ in 0..MAX_PAGES {
             let call = list.page(&continue_token).max_bytes(MAX_UPSTREAM_BYTES - bytes);
+            let call = match until {
+                Some(until) => call.timeout(until.saturating_duration_since(Instant::now())),
+                None => call,
+            };
             let response = self.send(call).await?;
             match response.status {
                 StatusCode::OK => {}

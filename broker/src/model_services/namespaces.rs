@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -30,6 +31,9 @@ use crate::gateway::{SessionCaller, Verb};
 const MAX_READS: usize = 16;
 /// Memory of a candidate besides its name, in bytes: its entries in a set and in the list of reads.
 const CANDIDATE_BYTES: usize = 64;
+/// Timeout of the list of Projects. It is a third of the operation's time, so that there is enough for
+/// the candidates if the Projects API does not answer.
+const PROJECTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Namespaces of the platform, which nobody picks for models.
 const HIDDEN: [&str; 4] = ["default", "system", "openshift", "opendatahub"];
 /// Beginnings of names of such namespaces.
@@ -137,7 +141,8 @@ impl CallerClient {
             }
             Listed::Forbidden => {}
         }
-        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects");
+        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects")
+            .timeout(PROJECTS_TIMEOUT);
         match self.list::<ObjectMetadata>(&projects).await {
             Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_api).collect()),
             Ok(Listed::Forbidden | Listed::NotFound) => {}

@@ -84,9 +84,11 @@ async fn request(person: &Person, (verb, kind): Right) -> Finished {
         "create" => {
             let object = json!({
                 "apiVersion": format!("{group}/{version}"), "kind": kind,
-                "metadata": {"generateName": "a-"},
+                "metadata": {"name": "lsd-genai-playground"},
             });
-            kubectl.run_with_input(["create", "--raw", &list, "-f", "-"], object.to_string()).await
+            // A namespace has one of them.
+            let path = format!("{list}?dryRun=All");
+            kubectl.run_with_input(["create", "--raw", &path, "-f", "-"], object.to_string()).await
         }
         _ => kubectl.run(["delete", "--raw", &format!("{list}/absent")]).await,
     }

@@ -144,8 +144,8 @@ impl<T: Send + 'static> Pages<T> {
     }
 
     /// Like [`Self::next`], but reads only the metadata of a page that is too large. That costs
-    /// less than to read its objects in smaller pages. The flag is true if the objects are
-    /// complete.
+    /// less than to read its objects in smaller pages, so pages have less than 50 objects only
+    /// where the metadata are too large, too. The flag is true if the objects are complete.
     ///
     /// # Errors
     /// See [`Self::next`].
@@ -153,22 +153,23 @@ impl<T: Send + 'static> Pages<T> {
         if self.is_complete {
             return Ok(None);
         }
-        if let Some(items) =
-            self.read(self.representation, self.size.limit(), MAX_PAGE_BYTES).await?
-        {
+        let mut limit = self.size.limit();
+        if let Some(items) = self.read(self.representation, limit, MAX_PAGE_BYTES).await? {
             self.size.fits();
             return Ok(Some((items, true)));
         }
-        let mut limit = Some(self.size.limit());
-        while let Some(at_most) = limit {
-            limit = self.size.shrink();
+        self.size.replaced();
+        loop {
             if let Some(items) =
-                self.read(Representation::Metadata, at_most, MAX_OBJECT_BYTES).await?
+                self.read(Representation::Metadata, limit, MAX_OBJECT_BYTES).await?
             {
                 return Ok(Some((items, false)));
             }
+            if self.size.limit() == limit && self.size.shrink().is_none() {
+                return Err(kube::Error::Service("an object is too large".into()));
+            }
+            limit = self.size.limit();
         }
-        Err(kube::Error::Service("an object is too large".into()))
     }
 
     /// Whether the last page was read.
@@ -265,16 +266,23 @@ mod tests {
     use super::*;
     use crate::testing::StubApiServer;
 
-    /// An API server whose namespaces have annotations of these sizes. The token of a page is the
-    /// number of the objects before it.
+    /// An API server whose namespaces have these sizes, but for their metadata. The token of a page is
+    /// the number of the objects before it.
     fn with_sizes(sizes: impl IntoIterator<Item = usize>) -> StubApiServer {
+        server(sizes, 0)
+    }
+
+    /// The same, with up to this many bytes of each object in its metadata.
+    fn server(sizes: impl IntoIterator<Item = usize>, of_metadata: usize) -> StubApiServer {
         let sizes: Vec<usize> = sizes.into_iter().collect();
         StubApiServer::new(move |request| {
             let (first, limit) = (request.number("continue"), request.number("limit"));
             let end = sizes.len().min(first + limit);
             let items: Vec<Value> = (first..end)
                 .map(|number| {
-                    let padding = if request.is_for_metadata() { 0 } else { sizes[number] };
+                    let is_for_metadata = request.is_for_metadata();
+                    let most = if is_for_metadata { of_metadata } else { usize::MAX };
+                    let padding = sizes[number].min(most);
                     json!({"metadata": {"name": number.to_string()}, "spec": "x".repeat(padding)})
                 })
                 .collect();
@@ -358,5 +366,48 @@ mod tests {
         assert_eq!(found.len(), 502);
         assert_eq!(limits_of(&server, Representation::Full), [500, 500]);
         assert_eq!(limits_of(&server, Representation::Metadata), [500]);
+    }
+
+    /// Reads all pages, or the metadata of those that are too large.
+    async fn names_of_all(server: &StubApiServer) -> Vec<String> {
+        let (mut pages, mut found) = (pages_of(server), Vec::new());
+        while let Some((page, _)) = pages.next_or_metadata().await.unwrap() {
+            found.extend(names(page));
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn a_few_large_objects_keep_the_pages_of_others_large() {
+        let all: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+        let sizes = (0..20_000).map(|number| if number % 1000 == 0 { MAX_PAGE_BYTES } else { 1 });
+        let server = with_sizes(sizes);
+        assert_eq!(names_of_all(&server).await, all);
+        let limits = limits_of(&server, Representation::Full);
+        assert!(limits.iter().all(|limit| *limit >= 50), "{limits:?}");
+        // One after the other there are 16 of 50 objects, and larger ones.
+        let requests = server.requests().len();
+        assert!(requests < 20 * 20, "{requests}");
+    }
+
+    #[tokio::test]
+    async fn metadata_that_are_too_large_are_read_in_smaller_pages_than_others() {
+        let all: Vec<String> = (0..6000).map(|number| number.to_string()).collect();
+        let large = MAX_OBJECT_BYTES / 10;
+        // Twelve large ones at three places.
+        let sizes = (0..6000).map(|number| if number % 2000 < 12 { large } else { 1 });
+        let server = server(sizes, large);
+        assert_eq!(names_of_all(&server).await, all);
+        let of_metadata = limits_of(&server, Representation::Metadata);
+        assert_eq!(of_metadata[..4], [500, 50, 5, 5], "{of_metadata:?}");
+        let limits = limits_of(&server, Representation::Full);
+        let large_again = limits.iter().filter(|limit| **limit == 500).count();
+        assert!(large_again > 3, "{limits:?}");
+        assert!(server.requests().len() < 3 * 50, "{}", server.requests().len());
+
+        // One that is too large by itself fails the list.
+        let server = self::server([MAX_OBJECT_BYTES], usize::MAX);
+        let error = pages_of(&server).next_or_metadata().await.err().unwrap().to_string();
+        assert!(error.contains("an object is too large"), "{error}");
     }
 }

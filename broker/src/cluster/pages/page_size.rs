@@ -5,9 +5,12 @@ use kube::Resource;
 
 /// Objects of a page, from the usual page to the smallest.
 const PAGE_SIZES: [u32; 4] = [500, 50, 5, 1];
-/// Pages that have to fit before the next one is larger. The number doubles with each page that does not
-/// fit.
-const MIN_FITTING_PAGES: u32 = 8;
+/// Objects of the smallest page that becomes smaller because it is replaced by metadata: smaller ones
+/// cost more requests than they save.
+const MIN_REPLACED: u32 = 50;
+/// Pages that have to fit before the next one is larger. The number does not grow with the pages that do
+/// not fit, because then a few large objects would keep the pages of all others small.
+const MIN_FITTING_PAGES: u32 = 16;
 /// Objects of most kinds in a page of the list with which a watch begins, which is not limited in bytes.
 const WATCHED: u32 = 500;
 /// The same of RoleBindings, full or as metadata: a tenant may make each as large as the API server
@@ -27,17 +30,10 @@ fn is<K: Resource<DynamicType = ()>, L: Resource<DynamicType = ()>>() -> bool {
 
 /// The size of the next page. The API server encodes a page completely before its first byte is read, so
 /// larger pages are tried rarely once one did not fit.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::cluster) struct PageSize {
     index: usize,
     fitting: u32,
-    min_fitting: u32,
-}
-
-impl Default for PageSize {
-    fn default() -> Self {
-        Self { index: 0, fitting: 0, min_fitting: MIN_FITTING_PAGES }
-    }
 }
 
 impl PageSize {
@@ -48,17 +44,26 @@ impl PageSize {
     /// A page of this size was small enough.
     pub(in crate::cluster) fn fits(&mut self) {
         self.fitting = self.fitting.saturating_add(1);
-        if self.fitting >= self.min_fitting {
+        if self.fitting >= MIN_FITTING_PAGES {
             (self.index, self.fitting) = (self.index.saturating_sub(1), 0);
         }
     }
 
     /// A page of this size was too large. Returns the next smaller size; `None` if there is none.
     pub(in crate::cluster) fn shrink(&mut self) -> Option<u32> {
-        (self.fitting, self.min_fitting) = (0, self.min_fitting.saturating_mul(2));
+        self.fitting = 0;
         let smaller = PAGE_SIZES.get(self.index + 1).copied()?;
         self.index += 1;
         Some(smaller)
+    }
+
+    /// A page of this size was too large, and is replaced by the metadata of its objects. The next one
+    /// is smaller, but not smaller than [`MIN_REPLACED`].
+    pub(in crate::cluster) fn replaced(&mut self) {
+        self.fitting = 0;
+        if self.limit() > MIN_REPLACED {
+            self.shrink();
+        }
     }
 }
 
@@ -85,7 +90,7 @@ mod tests {
         }
         assert_eq!(size.limit(), 500);
         assert_eq!((size.shrink(), size.shrink()), (Some(50), Some(5)));
-        for _ in 1..32 {
+        for _ in 1..16 {
             size.fits();
         }
         assert_eq!(size.limit(), 5);
@@ -93,7 +98,7 @@ mod tests {
         assert_eq!(size.limit(), 50);
         assert_eq!((size.shrink(), size.shrink(), size.shrink()), (Some(5), Some(1), None));
         assert_eq!(size.limit(), 1);
-        // Among a million objects that do not fit only a few larger pages are tried.
+        // Among a million objects that do not fit together one page of 17 is a larger one.
         let (mut size, mut too_large) = (PageSize::default(), 0);
         for _ in 0..1_000_000 {
             if size.limit() > 1 {
@@ -103,6 +108,23 @@ mod tests {
                 size.fits();
             }
         }
-        assert!(too_large < 20, "{too_large}");
+        assert!(too_large <= 1_000_000 / 17 + 3, "{too_large}");
+        // After all of these the pages are as large again as after the first one.
+        for _ in 0..48 {
+            size.fits();
+        }
+        assert_eq!(size.limit(), 500);
+    }
+
+    #[test]
+    fn a_page_that_is_replaced_by_metadata_shrinks_to_fifty() {
+        let mut size = PageSize::default();
+        for _ in 0..100 {
+            size.replaced();
+        }
+        assert_eq!(size.limit(), 50);
+        size.shrink();
+        size.replaced();
+        assert_eq!(size.limit(), 5);
     }
 }

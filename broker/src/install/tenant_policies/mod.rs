@@ -13,6 +13,7 @@ mod creation;
 mod deletion;
 mod homes;
 mod labels;
+mod llama_stacks;
 mod namespaces;
 mod objects;
 mod secrets;
@@ -51,6 +52,7 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
         secrets::policy(parameters),
         objects::policy(parameters),
         namespaces::policy(parameters),
+        llama_stacks::policy(parameters),
         suspended::policy(parameters),
     ];
     if parameters.tenants.enabled {

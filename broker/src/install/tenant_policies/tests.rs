@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    install::{direct_namespaces, manifest as manifest_of, quoted},
+    install::{desired_model_roles, direct_namespaces, manifest as manifest_of},
     tenant::TenantSettings,
 };
 
@@ -51,6 +51,7 @@ fn each_setting_adds_its_policies() {
         "tenant-guard-secrets",
         "tenant-guard-objects",
         "tenant-guard-namespaces",
+        "tenant-guard-llama-stacks",
         "tenant-suspended",
     ];
     let tenants = [
@@ -245,6 +246,35 @@ fn the_status_of_quotas_is_guarded_because_the_api_server_admits_by_it() {
         let mut resources = policy.rules.iter().flat_map(|rule| rule.resources.iter().flatten());
         assert!(resources.any(|resource| resource == "resourcequotas/status"), "{}", policy.name());
     }
+}
+
+/// The quotas of tiers count the kinds that the built-in role `admin` may create, and none of these.
+#[test]
+fn every_kind_that_the_roles_of_model_services_create_is_limited_by_the_policy() {
+    let policy = llama_stacks::policy(&parameters(|_| {}));
+    let limited = |group: &String, resource: &String| {
+        policy.rules.iter().any(|rule| {
+            let has = |items: &Option<Vec<String>>, item: &str| {
+                items.as_ref().is_some_and(|items| items.iter().any(|it| it == item))
+            };
+            has(&rule.api_groups, group)
+                && has(&rule.resources, resource)
+                && has(&rule.operations, "CREATE")
+        })
+    };
+    let mut creatable = 0;
+    for rule in desired_model_roles().into_iter().flat_map(|role| role.rules.unwrap_or_default()) {
+        if !rule.verbs.iter().any(|verb| ["create", "patch", "update", "*"].contains(&&**verb)) {
+            continue;
+        }
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                creatable += 1;
+                assert!(limited(group, resource), "{resource}.{group}");
+            }
+        }
+    }
+    assert_eq!(creatable, 1);
 }
 
 /// `tenant-broker-fence-tenant-objects` refuses new subjects in suspended namespaces of tenants.

@@ -83,8 +83,16 @@ impl<K: Eq + Hash, V> AddressEntries<K, V> {
         }
     }
 
-    /// Whether an address has an entry.
-    pub(super) fn has_entry_of(&self, client: ClientNetwork) -> bool {
+    /// Whether an address has an entry that is used. Others are evicted first, at most once a second.
+    pub(super) fn has_used_entry_of(
+        &mut self,
+        client: ClientNetwork,
+        now: Instant,
+        is_used: impl Fn(&V) -> bool,
+    ) -> bool {
+        if self.counts.contains_key(&client) && is_eviction_due(&mut self.evicted_at, now) {
+            self.evict(is_used);
+        }
         self.counts.contains_key(&client)
     }
 
@@ -160,8 +168,18 @@ mod tests {
         assert!(!insert(&mut entries, 3, now), "the last eviction was just now");
         assert!(insert(&mut entries, 3, now + EVICTION_INTERVAL));
         assert_eq!((entries.get(&1), entries.len()), (None, 2));
+        let has_used = |entries: &mut AddressEntries<u32, bool>, now| {
+            entries.has_used_entry_of(client(1), now, |is_used| *is_used)
+        };
+        let later = now + EVICTION_INTERVAL * 2;
+        assert!(has_used(&mut entries, later));
+        *entries.get_mut(&2).unwrap() = false;
+        *entries.get_mut(&3).unwrap() = false;
+        assert!(has_used(&mut entries, later), "the last eviction was just now");
+        assert!(!has_used(&mut entries, later + EVICTION_INTERVAL));
+        assert_eq!((entries.len(), entries.counts.len()), (0, 0));
+        assert!(insert(&mut entries, 2, later));
         entries.remove(&2);
-        entries.remove(&3);
         assert!(entries.counts.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use super::per_caller::{CallerKey, CallerSemaphores};
 const MAX_CALLS: usize = 256;
 /// Calls of one user or token.
 const MAX_CALLS_PER_CALLER: usize = 64;
-/// Calls of all tokens from one address, which may be a frontend's.
+/// Calls of all callers at one address, which may be a frontend's.
 const MAX_CALLS_PER_ADDRESS: usize = 128;
 
 /// The calls in flight.
@@ -32,7 +32,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// At most this number of all callers together, of one caller, and of all tokens from one
+    /// At most this number of all callers together, of one caller, and of all callers at one
     /// address.
     pub(super) fn with_limits(all: usize, per_caller: usize, per_address: usize) -> Self {
         let per_caller = CallerSemaphores::new(per_caller, per_address);

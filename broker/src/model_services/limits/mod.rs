@@ -93,11 +93,13 @@ impl Limits {
         }
     }
 
-    /// The limits of a request, which counts against the limit of each of these.
-    pub(super) fn of_request(&self, callers: &[CallerKey]) -> RequestLimits {
+    /// The limits of a request, which counts against those of its caller and of the address.
+    /// Somebody may have many tokens, for example of ServiceAccounts, or several accounts.
+    pub(super) fn of_request(&self, caller: CallerKey, client: ClientNetwork) -> RequestLimits {
+        let callers = [caller, CallerKey::Address(client)];
         RequestLimits {
-            memory: self.memory.of_request(callers),
-            calls: self.calls.of_request(callers),
+            memory: self.memory.of_request(&callers),
+            calls: self.calls.of_request(&callers),
         }
     }
 
@@ -152,5 +154,29 @@ mod tests {
         assert!(search(17, 2).now_or_never().unwrap().is_ok());
         drop((running, waiting));
         assert!(search(16, 1).now_or_never().is_none(), "it waits");
+    }
+
+    #[test]
+    fn callers_of_one_address_leave_calls_and_memory_to_others() {
+        const LARGE_BYTES: usize = 64 * 1024 * 1024;
+        let limits = TokenLimits { requests_per_second: 1, requests_at_once: 1 };
+        let limits = Limits::new(limits, 1);
+        let address = |number: u32| ClientNetwork::V4(number.into());
+        let acquire = |caller: CallerKey, client: ClientNetwork| {
+            let request = limits.of_request(caller, client);
+            let mut memory = request.memory.reserve();
+            let has_memory = memory.try_grow_to(LARGE_BYTES);
+            let permits = std::iter::from_fn(|| request.calls.acquire().now_or_never());
+            let permits: Vec<_> = permits.take(1000).map(Result::unwrap).collect();
+            (has_memory, permits.len(), (memory, permits))
+        };
+        let user = |number: u128| CallerKey::User(uuid::Uuid::from_u128(number));
+        let held: Vec<_> = (0..4).map(|number| acquire(user(number), address(1))).collect();
+        let of_each: Vec<_> = held.iter().map(|(memory, calls, _)| (*memory, *calls)).collect();
+        assert_eq!(of_each, [(true, 64), (true, 64), (false, 0), (false, 0)]);
+        let (memory, calls, _) = acquire(CallerKey::Token([1; 32]), address(1));
+        assert_eq!((memory, calls), (false, 0), "an address has one share for both");
+        let (memory, calls, _) = acquire(user(9), address(2));
+        assert_eq!((memory, calls), (true, 64));
     }
 }

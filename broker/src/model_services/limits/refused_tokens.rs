@@ -223,7 +223,12 @@ impl State {
         }
     }
 
-    fn admission(&self, client: ClientNetwork, hash: u64, now: Instant) -> Admission {
+    /// Whether the API server accepted a token of this address recently.
+    fn has_accepted_token(&mut self, client: ClientNetwork, now: Instant) -> bool {
+        self.accepted.has_used_entry_of(client, now, |known| is_recent(known.used_at, now))
+    }
+
+    fn admission(&mut self, client: ClientNetwork, hash: u64, now: Instant) -> Admission {
         let known = self.accepted.get(&hash).filter(|known| is_recent(known.used_at, now));
         if let Some(known) = known {
             if known.refused.is_none() {
@@ -244,9 +249,9 @@ impl State {
                 return Admission::Slow;
             }
         }
-        // Somebody with a valid token came from the address, and it is within its own limit. So
-        // addresses of others cannot use up what its next token needs.
-        if self.is_total_exceeded(now) && !self.accepted.has_entry_of(client) {
+        // Somebody with a valid token came from the address recently, and it is within its own limit.
+        // So addresses of others cannot use up what its next token needs.
+        if self.is_total_exceeded(now) && !self.has_accepted_token(client, now) {
             return Admission::Slow;
         }
         Admission::Passes
@@ -575,6 +580,16 @@ mod tests {
         assert_eq!(passed(&refused, known, now), 0);
         refused.accept(known, token(total), now);
         assert_eq!(passed(&refused, known, now), MAX_REFUSED);
+        // The API server accepted one of this address too long ago.
+        let earlier = RefusedTokens::default();
+        earlier.accept(known, token(total), now);
+        let later = now + ACCEPTED_TTL;
+        for number in 0..total {
+            earlier.count(address(number / 50), token(number), later);
+        }
+        assert_eq!(passed(&earlier, known, later), 1);
+        earlier.accept(known, token(total), later);
+        assert_eq!(passed(&earlier, known, later), MAX_REFUSED);
         // One that was no guess.
         refused.accept(address(0), token(0), now);
         assert_eq!(passed(&refused, ONE, now), 100);

@@ -4,6 +4,7 @@
 mod as_broker;
 mod as_tenant;
 mod held_bindings;
+pub(crate) mod llama_stacks;
 mod network;
 mod quota;
 mod releases;

@@ -5,9 +5,12 @@ use std::time::Duration;
 use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::is_refused;
+use super::llama_stacks::{POLICY, llama_stack};
+use crate::model_services::fixture::{builder_with_kinds, install_kinds};
 
 const QUOTA: &str = "exceeded quota: tenant-quota";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
@@ -144,10 +147,51 @@ fn of_each_kind() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Returns an object of each kind that no quota counts and a policy limits, with the key of a quota that
+/// would count it.
+fn of_each_kind_of_policies() -> Vec<(&'static str, Value, &'static str)> {
+    let stack = llama_stack(&json!({"name": "one"}));
+    vec![("count/llamastackdistributions.llamastack.io", stack, POLICY)]
+}
+
+/// The kinds that people may create with the ClusterRoles of `install --model-services`, each as the key
+/// of a quota that would count it.
+async fn kinds_of_model_roles(world: &World) -> Vec<String> {
+    let manifest = world.broker().run(&["install", "--model-services"]).await.unwrap();
+    let manifest = manifest.success().unwrap().stdout;
+    let mut kinds = Vec::new();
+    for document in serde_norway::Deserializer::from_str(&manifest) {
+        let object = Value::deserialize(document).unwrap();
+        let label = "rbac.authorization.k8s.io/aggregate-to-admin";
+        if object["kind"] != "ClusterRole" || object["metadata"]["labels"][label] != "true" {
+            continue;
+        }
+        for rule in object["rules"].as_array().unwrap() {
+            let texts = |field: &str| {
+                let items = rule[field].as_array().cloned().unwrap_or_default();
+                items.into_iter().map(|item| item.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            let creating = ["create", "update", "patch", "*"];
+            if texts("verbs").iter().any(|verb| creating.contains(&verb.as_str())) {
+                let resources = texts("resources").into_iter();
+                let keys = resources.flat_map(|resource| {
+                    texts("apiGroups")
+                        .into_iter()
+                        .map(move |group| format!("count/{resource}.{group}"))
+                });
+                kinds.extend(keys);
+            }
+        }
+    }
+    assert!(!kinds.is_empty(), "{manifest}");
+    kinds
+}
+
 /// The workspaces have the tier's counts: each is set so that no further object fits.
 #[tokio::test]
 async fn every_kind_of_object_is_limited_by_the_quota() {
-    let world = World::builder().start().await.unwrap();
+    let world = builder_with_kinds().start().await.unwrap();
+    install_kinds(&world).await;
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
     let (kubectl, admin) = (mallory.kubectl(), world.admin_kubectl().unwrap());
@@ -168,6 +212,15 @@ async fn every_kind_of_object_is_limited_by_the_quota() {
     for (key, object) in kinds {
         is_refused(kubectl, &CREATE, &object, QUOTA).await;
         is_refused(kubectl, &CREATE, &object, key).await;
+    }
+    let of_policies = of_each_kind_of_policies();
+    for kind in kinds_of_model_roles(&world).await {
+        let is_limited =
+            none.contains_key(&kind) || of_policies.iter().any(|(key, ..)| *key == kind);
+        assert!(is_limited, "no quota and no policy limits {kind}");
+    }
+    for (_, object, policy) in of_policies {
+        is_refused(kubectl, &CREATE, &object, policy).await;
     }
 }
 

@@ -112,6 +112,31 @@ async fn an_address_that_tries_tokens_is_slowed_down() {
     assert_eq!(client.get("/user", NONE).await.body, json!({"userId": "none"}));
 }
 
+/// A proxy in front of the API server may answer without a look at the token.
+#[tokio::test]
+async fn answers_that_are_no_success_exempt_no_token_from_limits() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let (client, proxy) = (Client::new(&world), world.proxy().unwrap());
+    let tokens: Vec<String> = (0..20).map(|number| format!("unchecked-{number}")).collect();
+    for (number, token) in tokens.iter().enumerate() {
+        let status = [StatusCode::FOUND, StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN];
+        let (headers, body) = (HeaderMap::new(), "an answer of a proxy".to_owned());
+        let fault = Fault::Respond { status: status[number % 3], headers, body };
+        proxy.add(Rule::new(fault).when(|seen| !seen.is_as_broker()));
+        let answer = client.get("/user", token).await;
+        assert!(!answer.status.is_success() && answer.status != 401, "{answer:?}");
+        proxy.clear();
+    }
+    for number in 0..100 {
+        client.get("/user", &format!("guess-{number}")).await.failure(401);
+    }
+    let started_at = Instant::now();
+    let answers = join_all(tokens.iter().map(|token| client.get("/user", token))).await;
+    let reached = answers.iter().filter(|answer| answer.status == StatusCode::UNAUTHORIZED);
+    let seconds = usize::try_from(started_at.elapsed().as_secs()).unwrap();
+    assert!(reached.count() <= 2 + seconds, "one a second: {answers:?}");
+}
+
 /// Sends a hundred requests with these tokens whose clients leave before the API server answers.
 async fn abandon(world: &World, client: &Client, token: impl Fn(usize) -> String) {
     let proxy = world.proxy().unwrap();

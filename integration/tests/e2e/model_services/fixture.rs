@@ -33,7 +33,7 @@ pub(super) fn builder() -> WorldBuilder {
 }
 
 /// The builder of a world with the kinds of KServe and Llama Stack.
-pub(super) fn builder_with_kinds() -> WorldBuilder {
+pub(crate) fn builder_with_kinds() -> WorldBuilder {
     builder()
         .every_controller()
         .apiserver_flag("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
@@ -47,7 +47,7 @@ pub(super) async fn world() -> World {
 }
 
 /// Installs the kinds and waits until their lists are served.
-pub(super) async fn install_kinds(world: &World) {
+pub(crate) async fn install_kinds(world: &World) {
     integration::model_kinds::install(world).await.unwrap();
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn apply(admin: &Kubectl, objects: impl Into<Vec<u8>>) {
 }
 
 /// Creates a namespace, and gives a user a ClusterRole in it.
-pub(super) async fn namespace_of(world: &World, name: &str, user: &str, role: &str) {
+pub(crate) async fn namespace_of(world: &World, name: &str, user: &str, role: &str) {
     let admin = world.admin_kubectl().unwrap();
     apply(
         &admin,

@@ -6,7 +6,7 @@ mod callers;
 mod canary;
 mod commands;
 mod crashes;
-mod fixture;
+pub(crate) mod fixture;
 mod kill_switch;
 mod listener;
 mod llama_stack;

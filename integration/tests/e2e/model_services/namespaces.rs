@@ -184,6 +184,12 @@ async fn failures_are_no_answers(client: &Client, world: &World, expected: &Valu
     proxy.add(Rule::new(fault).when(|seen| seen.path.ends_with("/projects")));
     assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected);
     proxy.clear();
+    // And so does a Projects API that does not answer.
+    let projects = Rule::new(Fault::before(|_| std::future::pending()));
+    let held = proxy.add(projects.when(|seen| seen.path.ends_with("/projects")));
+    assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected);
+    assert_eq!(held.fired(), 1);
+    proxy.clear();
     // The broker's own credential asks for names only: its reads are no answer.
     let fault = Fault::respond(http::StatusCode::FORBIDDEN);
     proxy.add(

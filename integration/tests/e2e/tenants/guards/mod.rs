@@ -13,6 +13,7 @@ use super::cluster::{
     CREATE, TenantCluster, are_accepted, are_refused, is_refused, send, until_accepted,
     until_refused, user,
 };
+use crate::attacks::llama_stacks::{POLICY, llama_stack};
 
 /// One cluster for all rules, because each starts a control plane.
 #[tokio::test]
@@ -40,6 +41,9 @@ async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
 async fn policies_for_workspaces_hold_for_tenants(cluster: &TenantCluster) {
     let alice = cluster.person("alice", None);
     let namespace = "solar-production";
+    integration::model_kinds::install(&cluster.world).await.unwrap();
+    let stack = |name| llama_stack(&json!({"namespace": namespace, "name": name}));
+    send(&alice, CREATE, &stack("lsd-genai-playground")).await.success().unwrap();
     are_accepted(&alice, &[&["create", "serviceaccount", "program", "-n", namespace]]).await;
     let token = json!({"apiVersion": "v1", "kind": "Secret",
         "metadata": {"namespace": namespace, "name": "forever",
@@ -53,9 +57,12 @@ async fn policies_for_workspaces_hold_for_tenants(cluster: &TenantCluster) {
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": namespace, "name": "other-site"},
         "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}});
-    for (object, policy) in
-        [(token, "tenant-guard-secrets"), (pod, "tenant-pods"), (service, "tenant-network")]
-    {
+    for (object, policy) in [
+        (token, "tenant-guard-secrets"),
+        (stack("second"), POLICY),
+        (pod, "tenant-pods"),
+        (service, "tenant-network"),
+    ] {
         is_refused(&send(&alice, CREATE, &object).await, &object.to_string(), policy);
     }
     are_refused(&alice, &[(&["create", "token", "program", "-n", namespace], "tenant-tokens")])
