@@ -73,7 +73,7 @@ async fn exec_runs_a_command_in_the_stack_and_ends_with_its_status() {
         test -s $TENANT_API_AUDIT_LOG
         test -s $TENANT_BROKER_LOG
         test -d $TENANT_STATE_DIR
-        test -d $TENANT_DEV_CACHE_HOME/kubectl-tenant
+        test -n \"$TENANT_DEV_CACHE_HOME\"
         headless-sign-in --help | grep -q 'Usage: headless-sign-in .*<URL>'
         cat
         exit 7";
@@ -163,11 +163,12 @@ async fn a_killed_dev_leaves_nothing_behind() {
 #[tokio::test]
 async fn the_operator_creates_a_tenant_and_alice_installs_a_llama_stack_for_the_sample_model() {
     let script = "set -e
-        BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator
-        kubectl tenant tenants create solar --owner alice@example.com --profile operator
         BROWSER=headless-sign-in kubectl tenant login
-        kubectl tenant namespaces create solar-production
+        BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator --no-use
+        kubectl tenant profiles use $TENANT_BROKER_URL
+        kubectl tenant tenants create solar --owner alice@example.com --profile operator
         kubectl tenant models install $(kubectl tenant models -o name)
+        kubectl tenant namespaces create solar-production
         kubectl tenant kubeconfig --mode gateway --use
         kubectl create namespace solar-test
         kubectl tenant sessions -o json >$HOME/sessions
@@ -202,7 +203,7 @@ async fn the_end_of_a_broker_is_reported_and_all_other_programs_go_on() {
     let told = read_from(&mut dev, stderr, "start it again").await;
     assert!(told.contains("error: broker-1 ended (signal: 9 (SIGKILL))"), "{told}");
     let log = told.split_once("the end of ").unwrap().1.split_once(":\n").unwrap().0;
-    assert!(std::fs::read_to_string(log).unwrap().contains("listening"), "{log}");
+    assert!(std::fs::read_to_string(log).unwrap().contains("the broker is ready"), "{log}");
     for pid in &started {
         assert!(super::process::runs(*pid), "{}", name_of(*pid));
     }

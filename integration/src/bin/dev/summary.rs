@@ -14,13 +14,14 @@ use crate::people::People;
 const FIRST_COMMANDS: &str = "  kubectl tenant login
   kubectl get pods
 
-Without a browser, as alice and as another account:
+Without a browser, as alice and as another account; then alice is the current account again:
 
   BROWSER=headless-sign-in kubectl tenant login
-  BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator
+  BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator --no-use
+  kubectl tenant profiles use $TENANT_BROKER_URL
 ";
 const TENANTS: &str = "
-Tenants, after both logins:
+Tenants, after these logins:
 
   kubectl tenant tenants create solar --owner alice@example.com --profile operator
 ";
