@@ -187,7 +187,12 @@ impl GoBuild<'_> {
     }
 
     fn go(go: &Path, work: &Path) -> Program {
-        Program::new(go)
+        let mut program = Program::new(go);
+        // Go keeps its own cache there.
+        if let Some(cache) = machine::cache_home() {
+            program = program.env("XDG_CACHE_HOME", cache);
+        }
+        program
             .env("CGO_ENABLED", "0")
             // A person's own defaults must not change the build.
             .without_env("GOFLAGS")

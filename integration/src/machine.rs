@@ -1,6 +1,6 @@
 //! Programs, folders and accounts of the machine.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,26 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns the cache folder of this project: below `XDG_CACHE_HOME`, else `~/.cache`.
+/// Variable with the folder for caches of the user who started `cargo dev`. In a terminal of its
+/// stack `XDG_CACHE_HOME` is a folder that is deleted with the stack.
+pub const CACHE_HOME_ENV: &str = "TENANT_DEV_CACHE_HOME";
+
+/// Returns the folder for caches of this user: [`CACHE_HOME_ENV`], else `XDG_CACHE_HOME`, else
+/// `~/.cache`. Relative paths are ignored (XDG Base Directory Specification).
+pub fn cache_home() -> Option<PathBuf> {
+    cache_home_of(|name| std::env::var_os(name))
+}
+
+fn cache_home_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let folder = |name| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    folder(CACHE_HOME_ENV)
+        .or_else(|| folder("XDG_CACHE_HOME"))
+        .or_else(|| Some(folder("HOME")?.join(".cache")))
+}
+
+/// Returns the cache folder of this project, in [`cache_home`].
 pub fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    set("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))
-        .map(|cache| cache.join("kubectl-tenant"))
+    cache_home().map(|cache| cache.join("kubectl-tenant"))
 }
 
 /// Waits for the lock on this folder; it is released when the file is dropped, or when the process
@@ -96,6 +108,21 @@ fn parse_account(accounts: &str, name: &str) -> Option<Account> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cache_of_the_user_is_used_in_a_terminal_of_a_stack() {
+        let caches = |set: &[(&str, &str)]| {
+            let variable = |name: &str| Some(set.iter().find(|(key, _)| *key == name)?.1.into());
+            cache_home_of(variable).unwrap()
+        };
+        let home = ("HOME", "/home/a");
+        let stack = ("XDG_CACHE_HOME", "/tmp/stack/home/.cache");
+        assert_eq!(caches(&[home]), Path::new("/home/a/.cache"));
+        assert_eq!(caches(&[home, ("XDG_CACHE_HOME", "")]), Path::new("/home/a/.cache"));
+        assert_eq!(caches(&[home, ("XDG_CACHE_HOME", "caches")]), Path::new("/home/a/.cache"));
+        assert_eq!(caches(&[home, stack]), Path::new("/tmp/stack/home/.cache"));
+        assert_eq!(caches(&[home, stack, (CACHE_HOME_ENV, "/caches")]), Path::new("/caches"));
+    }
 
     #[test]
     fn an_account_is_found_by_its_whole_name() {

@@ -204,6 +204,17 @@ impl Broker {
         self.lock().process.as_ref().filter(|one| one.status().is_none()).map(Process::pid)
     }
 
+    /// Name of the broker, for example `broker-1`.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Waits until the process that runs now has ended. Returns `None` at once if none was started.
+    pub async fn wait(&self) -> Option<ExitStatus> {
+        let waiting = self.lock().process.as_ref().map(Process::wait);
+        waiting?.await
+    }
+
     /// Changes a setting by its dotted key; effective from the next start.
     pub fn set(&self, key: &str, value: impl Into<toml::Value>) {
         self.lock().settings.set(key, value);

@@ -91,3 +91,26 @@ pub fn inference_service(namespace: &str, name: &str) -> Value {
         "spec": {},
     })
 }
+
+/// Creates an object, or changes it, and writes its status, as an operator does.
+///
+/// # Errors
+/// The API server refuses.
+pub async fn apply_with_status(admin: &Kubectl, object: &Value, status: &Value) -> Result<()> {
+    admin.run_with_input(["apply", "-f", "-"], object.to_string()).await?.success()?;
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let patch = json!({ "status": status }).to_string();
+    let patched = admin.run([
+        "patch",
+        text("/kind"),
+        text("/metadata/name"),
+        "-n",
+        text("/metadata/namespace"),
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ]);
+    patched.await?.success()?;
+    Ok(())
+}

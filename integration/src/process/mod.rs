@@ -154,10 +154,10 @@ impl Process {
         }
     }
 
-    /// Waits for the end, however long it takes.
-    pub async fn wait(&self) -> Option<ExitStatus> {
+    /// Waits for the end, however long it takes. The future does not borrow the process.
+    pub fn wait(&self) -> impl Future<Output = Option<ExitStatus>> + Send + use<> {
         let mut exited = self.exited.clone();
-        exited.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+        async move { exited.wait_for(Option::is_some).await.ok().and_then(|status| *status) }
     }
 
     /// Asks the process to end and waits; after `grace` it is killed.
@@ -233,7 +233,7 @@ pub fn exit_code(status: ExitStatus) -> i32 {
 }
 
 /// Returns the last `lines` lines of a file, each indented, below a line that names the file.
-pub(crate) fn log_tail(log: &Path, lines: usize) -> String {
+pub fn log_tail(log: &Path, lines: usize) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();

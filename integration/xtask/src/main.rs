@@ -10,7 +10,7 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -43,6 +43,18 @@ impl Task {
         arguments
     }
 
+    /// Command that builds the program. It lacks the variables by which cargo describes this crate,
+    /// because cargo runs the build script of `ring` again if they differ from those of another build,
+    /// and then compiles thirty crates again.
+    fn build_command(&self, cargo: &OsStr, variables: impl Iterator<Item = OsString>) -> Command {
+        let mut command = Command::new(cargo);
+        command.args(self.build());
+        for name in variables.filter(|name| describes_crate(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
+        command
+    }
+
     /// Path of the program that cargo built, beside this one at `xtask`.
     fn path(&self, xtask: &Path) -> Option<PathBuf> {
         let debug = xtask.parent()?;
@@ -51,13 +63,22 @@ impl Task {
     }
 }
 
+/// Whether this is a variable that cargo sets for the program that `cargo run` starts.
+fn describes_crate(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_")
+        || name.starts_with("CARGO_MANIFEST_")
+        || ["CARGO_BIN_NAME", "CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"]
+            .contains(&name)
+}
+
 fn main() -> ExitCode {
     let Some(task) = Task::parse(env::args_os().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    match Command::new(&cargo).args(task.build()).status() {
+    let variables = env::vars_os().map(|(name, _)| name);
+    match task.build_command(&cargo, variables).status() {
         Ok(status) if status.success() => {}
         // cargo has printed the reason.
         Ok(_) => return ExitCode::FAILURE,
@@ -109,6 +130,23 @@ mod tests {
         for arguments in [&[][..], &["--release"], &["--bin"], &[""]] {
             assert_eq!(parse(arguments), None, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn the_build_lacks_the_variables_that_describe_this_crate() {
+        let described =
+            ["CARGO_PKG_NAME", "CARGO_PKG_VERSION_PRE", "CARGO_MANIFEST_DIR", "OUT_DIR"];
+        let kept = ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS", "PATH"];
+        let variables = described.iter().chain(&kept).map(OsString::from);
+        let command = parse(&["dev"]).unwrap().build_command(OsStr::new("cargo"), variables);
+        let mut removed: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
+        removed.sort_unstable_by_key(|name| described.iter().position(|it| name == it));
+        assert_eq!(removed, described);
+        assert!(command.get_envs().all(|(_, value)| value.is_none()));
+        // Variables that cargo has set for this test.
+        let set = env::vars_os().map(|(name, _)| name);
+        let command = parse(&["dev"]).unwrap().build_command(OsStr::new("cargo"), set);
+        assert!(command.get_envs().any(|(name, _)| name == "CARGO_PKG_NAME"));
     }
 
     #[test]

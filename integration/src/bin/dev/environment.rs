@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use integration::machine::{self, CACHE_HOME_ENV};
 use integration::scratch::{private_folder, write_private};
 use integration::world::World;
 
@@ -48,6 +49,10 @@ pub(crate) fn variables(world: &World, people: &People) -> Result<Vec<Variable>>
     set("TENANT_API_AUDIT_LOG", world.cluster().audit_log().into());
     if let Some(file) = world.broker_ca_file() {
         set("TENANT_BROKER_CA", file.into());
+    }
+    // `cargo dev` and `cargo test` there find what is built already.
+    if let Some(cache) = machine::cache_home() {
+        set(CACHE_HOME_ENV, cache.into());
     }
     // The caller's environment may have set these, and they would lead out of the fresh home.
     let astray = ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];

@@ -2,10 +2,13 @@
 
 mod command;
 mod environment;
+mod model;
 mod people;
 mod signals;
 mod summary;
+mod watch;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,7 +33,8 @@ const PORT: u16 = 8080;
 
 /// Starts a real control plane, the broker and demo accounts on this machine
 ///
-/// Without --exec it prints what to type next, and runs until Ctrl-C. With --exec it runs a command
+/// Without --exec it prints what to type next, and runs until Ctrl-C; if a broker or a program of the
+/// cluster ended meanwhile, it says so, and its exit code is 1. With --exec it runs a command
 /// against the stack and exits with the command's status. It stops everything that it started.
 #[derive(Debug, Parser)]
 #[command(name = "cargo dev")]
@@ -66,8 +70,8 @@ struct Features {
     /// Serve tenants of several people, which the account `operator` creates
     #[arg(long)]
     tenants: bool,
-    /// Serve model services, with definitions of the kinds of KServe and Llama Stack but no operators;
-    /// the cluster's administrator creates models
+    /// Serve model services, with definitions of the kinds of KServe and Llama Stack but no operators,
+    /// and a sample model in alice's workspace
     #[arg(long)]
     models: bool,
 }
@@ -105,14 +109,10 @@ async fn run(args: Args) -> Result<ExitCode> {
         }
     };
     let (world, people) = started;
-    let variables = environment::variables(&world, &people)?;
-    let code = if let Some(command) = &args.exec {
-        command::run(command, &variables, &mut signals).await?
-    } else {
-        let script = environment::write_script(&world, &variables)?;
-        summary::print(&world, &people, &script)?;
-        signals.next().await;
-        ExitCode::SUCCESS
+    let ended = Cell::new(false);
+    let code = tokio::select! {
+        code = serve(&args, &world, &people, &mut signals, &ended) => code?,
+        never = watch::report_ends(&world, &ended) => match never {},
     };
     print_message("stopping everything");
     drop(world);
@@ -121,6 +121,25 @@ async fn run(args: Args) -> Result<ExitCode> {
         None => print_message("stopped; nothing is left behind"),
     }
     Ok(code)
+}
+
+/// Runs the command, or waits for a signal. Without a command the exit code says whether a program of
+/// the stack has `ended` meanwhile.
+async fn serve(
+    args: &Args,
+    world: &World,
+    people: &People,
+    signals: &mut Signals,
+    ended: &Cell<bool>,
+) -> Result<ExitCode> {
+    let variables = environment::variables(world, people)?;
+    if let Some(command) = &args.exec {
+        return command::run(command, &variables, signals).await;
+    }
+    let script = environment::write_script(world, &variables)?;
+    summary::print(world, people, &script, &args.features)?;
+    signals.next().await;
+    Ok(if ended.get() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn start(args: &Args) -> Result<(World, People)> {
@@ -161,6 +180,13 @@ async fn start(args: &Args) -> Result<(World, People)> {
     }
     print_message("creating the demo accounts");
     let people = People::open(&world).await?;
+    if args.features.models {
+        print_message("creating a workspace for alice, with a sample model");
+        // In a kept folder alice may have been suspended.
+        if let Err(error) = model::create(&world, &people.first).await {
+            print_message(&format!("warning: there is no sample model: {error:#}"));
+        }
+    }
     print_message(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
     Ok((world, people))
 }

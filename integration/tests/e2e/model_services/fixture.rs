@@ -104,23 +104,7 @@ pub(super) async fn bind(admin: &Kubectl, namespace: &str, subject: &Value, role
 
 /// Creates an object with a status, which is written by itself.
 pub(super) async fn create_with_status(admin: &Kubectl, object: &Value, status: &Value) {
-    apply(admin, object.to_string()).await;
-    let (kind, name) =
-        (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
-    let namespace = object["metadata"]["namespace"].as_str().unwrap();
-    let patch = json!({ "status": status }).to_string();
-    let args = [
-        "patch",
-        kind,
-        name,
-        "-n",
-        namespace,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    admin.run(args).await.unwrap().success().unwrap();
+    integration::model_kinds::apply_with_status(admin, object, status).await.unwrap();
 }
 
 /// A client of model services.
