@@ -37,7 +37,11 @@ impl Clock {
 
     /// A clock that stands still at this time until [`Clock::advance`].
     pub fn manual(at: Timestamp) -> Self {
-        Self { manual_ms: Some(Arc::new(AtomicI64::new(at.as_millisecond()))), ..Self::default() }
+        Self {
+            manual_ms: Some(Arc::new(AtomicI64::new(at.as_millisecond()))),
+            #[cfg(test)]
+            ahead_ms: 0,
+        }
     }
 
     /// A system clock that is ahead by so many milliseconds.

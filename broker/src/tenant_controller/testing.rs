@@ -2,14 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use kube::api::DynamicObject;
 use uuid::Uuid;
 
 use super::{Dependencies, TenantController};
 use crate::{
     base::telemetry::Metrics,
+    cluster::WatchEvent,
     identity::RbacUserRules,
     tenant::{
-        ApiGroup, MoveState, NamespaceMove, Observed, TenantCache, TenantRow, TenantSettings,
+        ApiGroup, MoveState, NamespaceMove, NamespaceReflector, Observed, TenantCache,
+        TenantReflector, TenantRow, TenantSettings,
     },
     testing::{On, Storage},
     tier::Tiers,
@@ -58,6 +61,19 @@ impl Fixture {
         let storage = Storage::new(on).await;
         let controller = TenantController::for_tests(&storage).await;
         Self { controller, storage }
+    }
+
+    /// Passes complete lists to the cache: these Tenants, and no namespaces.
+    pub(super) fn list_tenants(&self, tenants: impl IntoIterator<Item = DynamicObject>) {
+        let cache = &self.controller.cache;
+        let mut ours = TenantReflector::new(cache.clone(), ApiGroup::TenantBroker);
+        ours.apply_event(&WatchEvent::Init);
+        for tenant in tenants {
+            ours.apply_event(&WatchEvent::Apply(tenant));
+        }
+        ours.apply_event(&WatchEvent::InitDone);
+        NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
+        TenantReflector::new(cache.clone(), ApiGroup::Capsule).not_served();
     }
 
     /// The row of a new Tenant of this name.

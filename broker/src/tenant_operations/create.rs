@@ -21,7 +21,8 @@ use crate::{
     identity::Caller,
     tenant::{
         AccountsError, Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName,
-        check_namespace_name, check_requested_metadata, check_required_metadata, prefixes_of,
+        TenantSettings, check_namespace_name, check_requested_metadata, check_required_metadata,
+        prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };

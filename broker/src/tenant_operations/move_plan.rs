@@ -16,7 +16,7 @@ use crate::{
     cluster::{BindingsDescription, NamespaceLimits, POD_SECURITY, grants_to_other_namespaces},
     tenant::{
         AccountsError, MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus,
-        ProtectedNames, QuotaScope, Tenant, TenantName, TenantRow, TenantStatus,
+        ProtectedPattern, QuotaScope, Tenant, TenantName, TenantRow, TenantStatus,
         check_namespace_name, is_limits_name, limits_name, pod_security_of, quota_name,
     },
     tenant_controller::is_terminating,

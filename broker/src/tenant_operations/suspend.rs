@@ -49,7 +49,7 @@ impl TenantOperations {
         let permit = self.authorize(caller, name.as_str(), Action::SuspendTenant).await?;
         let row = self.open_row(name).await?;
         let mut steps = Steps::default();
-        let event = decision(&permit, Action::SuspendTenant, name, reason);
+        let event = decision(&permit, Action::SuspendTenant, name, reason.as_deref());
         let began = steps.run("record", self.suspensions.begin_suspension(row.id, event)).await?;
         self.decided(name, Action::SuspendTenant, began);
         let (via, wanted) = (TenantStatus::Suspending, TenantStatus::Suspended);
@@ -72,7 +72,7 @@ impl TenantOperations {
         let permit = self.authorize(caller, name.as_str(), Action::ResumeTenant).await?;
         let row = self.open_row(name).await?;
         let mut steps = Steps::default();
-        let event = decision(&permit, Action::ResumeTenant, name, reason);
+        let event = decision(&permit, Action::ResumeTenant, name, reason.as_deref());
         let began = steps.run("record", self.begin_resumption(&row, event)).await?;
         self.decided(name, Action::ResumeTenant, began);
         let (via, wanted) = (TenantStatus::Resuming, TenantStatus::Active);
@@ -192,9 +192,9 @@ fn decision(
     permit: &Permit<SuspendTenants>,
     action: Action,
     name: &TenantName,
-    reason: Option<String>,
+    reason: Option<&str>,
 ) -> audit::Event {
-    let reason = decision_reason(name, reason.as_deref());
+    let reason = decision_reason(name, reason);
     audit::Event { reason: Some(reason), ..permit.caller().event(action) }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         for (reason, expected) in
             [(None, "tenant solar"), (Some("leak".to_owned()), "tenant solar: leak")]
         {
-            let event = decision(&permit, Action::SuspendTenant, &solar, reason);
+            let event = decision(&permit, Action::SuspendTenant, &solar, reason.as_deref());
             assert_eq!(event.reason.as_deref(), Some(expected));
             assert_eq!(event.user_id, Some(admin.user_id()));
         }

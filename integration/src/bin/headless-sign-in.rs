@@ -12,9 +12,9 @@ use url::Url;
 /// Set it as BROWSER: BROWSER=headless-sign-in kubectl tenant login, or for another account
 /// BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator.
 ///
-/// E-mail address and password are in TENANT_USER_EMAIL and TENANT_USER_PASSWORD, for --as in the
+/// E-mail address and password are in `TENANT_USER_EMAIL` and `TENANT_USER_PASSWORD`, for --as in the
 /// variables TENANT_…_EMAIL and TENANT_…_PASSWORD that `cargo dev` sets. The PEM file in
-/// TENANT_BROKER_CA is trusted.
+/// `TENANT_BROKER_CA` is trusted.
 #[derive(Debug, Parser)]
 #[command(name = "headless-sign-in")]
 struct Args {

@@ -2,10 +2,9 @@
 
 use tenant_shared::TOKEN_SECRET_PREFIX;
 
-use super::not_system;
 use crate::install::{
     Parameters,
-    cel::{administrator, managed_namespaces, unless_administrator},
+    cel::{administrator, is_broker, is_system, managed_namespaces, unless_administrator},
     policy::{Policy, rule},
     quoted,
 };
@@ -18,7 +17,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
                  was changed, the broker could no longer delete it, and the token would stay \
                  valid. A tenant may delete them, which ends a token of its own.",
         rules: vec![rule("", &["secrets"], &["CREATE", "UPDATE"], "Namespaced")],
-        conditions: not_system(parameters),
+        conditions: vec![("is-no-system", format!("!({})", is_system()))],
         variables: administrator(),
         validations: vec![
             unless_administrator(
@@ -28,7 +27,11 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
                  namespace: their tokens never end",
             ),
             unless_administrator(
-                &format!("!object.metadata.name.startsWith({})", quoted(TOKEN_SECRET_PREFIX)),
+                &format!(
+                    "!object.metadata.name.startsWith({}) || {}",
+                    quoted(TOKEN_SECRET_PREFIX),
+                    is_broker(parameters)
+                ),
                 &format!("Secrets with names {TOKEN_SECRET_PREFIX}* belong to the broker"),
             ),
         ],

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    install::{desired_model_roles, direct_namespaces, manifest as manifest_of},
+    install::{desired_model_roles, direct_namespaces, manifest as manifest_of, quoted},
     tenant::TenantSettings,
 };
 

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::object::{CachedTenant, TenantObject};
+use super::object::{CachedTenant, TenantObject, subjects};
 use crate::{
     identity::RbacUser,
     tenant::{ApiGroup, Subject, Tenant, TenantName},
@@ -33,7 +33,7 @@ pub(super) struct Contents {
     users: Index,
     /// The groups whom `tenants` name.
     groups: Index,
-    /// The namespaces of the ServiceAccounts whom `tenants` name.
+    /// The namespaces of the ServiceAccounts whom `objects` name.
     accounts: Index,
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
@@ -103,19 +103,30 @@ impl Contents {
     }
 
     /// Adds an object, or replaces the earlier one.
-    pub(super) fn put(&mut self, object: TenantObject) {
+    pub(super) fn put(&mut self, mut object: TenantObject) {
         let name = object.name.clone();
-        self.objects.entry(name.clone()).or_default().insert(object.group, object);
+        let before = self.accounts_of(&name);
+        let of_groups = self.objects.entry(name.clone()).or_default();
+        // The bindings of its earlier form stay in force as long as it breaks rules.
+        if object.tenant.is_none()
+            && let Some(earlier) = of_groups.remove(&object.group)
+        {
+            object.accounts.extend(earlier.accounts);
+        }
+        of_groups.insert(object.group, object);
+        self.index_accounts(&name, before);
         self.choose(&name);
     }
 
     /// Removes the object of this name in a group.
     pub(super) fn remove(&mut self, group: ApiGroup, name: &TenantName) {
+        let before = self.accounts_of(name);
         let Some(of_groups) = self.objects.get_mut(name) else { return };
         of_groups.remove(&group);
         if of_groups.is_empty() {
             self.objects.remove(name);
         }
+        self.index_accounts(name, before);
         self.choose(name);
     }
 
@@ -172,9 +183,25 @@ impl Contents {
         }
     }
 
+    /// Namespaces whose ServiceAccounts the objects of a name name.
+    fn accounts_of(&self, name: &TenantName) -> BTreeSet<String> {
+        let of_groups = self.objects.get(name).into_iter().flat_map(BTreeMap::values);
+        of_groups.flat_map(|object| &object.accounts).cloned().collect()
+    }
+
+    /// Updates the index of accounts after a change of the objects of a name, which named `before`.
+    fn index_accounts(&mut self, name: &TenantName, before: BTreeSet<String>) {
+        for namespace in before {
+            remove(&mut self.accounts, &namespace, name);
+        }
+        for namespace in self.accounts_of(name) {
+            self.accounts.entry(namespace).or_default().insert(name.clone());
+        }
+    }
+
     fn add_to_index(&mut self, tenant: &Tenant) {
         for subject in subjects(tenant) {
-            for (index, key) in self.indexes_of(subject) {
+            if let Some((index, key)) = self.index_of(subject) {
                 index.entry(key.to_owned()).or_default().insert(tenant.name.clone());
             }
         }
@@ -182,30 +209,20 @@ impl Contents {
 
     fn remove_from_index(&mut self, tenant: &Tenant) {
         for subject in subjects(tenant) {
-            for (index, key) in self.indexes_of(subject) {
-                let Some(names) = index.get_mut(key) else { continue };
-                names.remove(&tenant.name);
-                if names.is_empty() {
-                    index.remove(key);
-                }
+            if let Some((index, key)) = self.index_of(subject) {
+                remove(index, key, &tenant.name);
             }
         }
     }
 
-    /// The indexes with a subject, and its keys there: that of a person whom it may be, and that of
-    /// ServiceAccounts.
-    fn indexes_of<'a>(
-        &'a mut self,
-        subject: &'a Subject,
-    ) -> impl Iterator<Item = (&'a mut Index, &'a str)> {
-        let of_person = match subject {
-            Subject::User(name) => Some((&mut self.users, name.as_str())),
-            Subject::Group(name) => Some((&mut self.groups, name.as_str())),
+    /// The index with a person whom a subject may be, and the key there.
+    fn index_of<'a>(&'a mut self, subject: &'a Subject) -> Option<(&'a mut Index, &'a str)> {
+        match subject {
+            Subject::User(name) => Some((&mut self.users, name)),
+            Subject::Group(name) => Some((&mut self.groups, name)),
             // A program, which has a token of its own.
             Subject::ServiceAccount { .. } => None,
-        };
-        let of_accounts = subject.namespace_of_accounts().map(|key| (&mut self.accounts, key));
-        of_person.into_iter().chain(of_accounts)
+        }
     }
 
     /// Number of names in the indexes.
@@ -215,9 +232,11 @@ impl Contents {
     }
 }
 
-/// Everybody whom a Tenant names.
-fn subjects(tenant: &Tenant) -> impl Iterator<Item = &Subject> {
-    let owners = tenant.owners.iter().map(|owner| &owner.subject);
-    let bindings = tenant.additional_role_bindings.iter();
-    owners.chain(bindings.flat_map(|binding| &binding.subjects))
+/// Removes the name of a Tenant from an index.
+fn remove(index: &mut Index, key: &str, tenant: &TenantName) {
+    let Some(names) = index.get_mut(key) else { return };
+    names.remove(tenant);
+    if names.is_empty() {
+        index.remove(key);
+    }
 }

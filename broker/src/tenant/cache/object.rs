@@ -1,13 +1,16 @@
 //! The cached part of a Tenant.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use tenant_shared::TenantCondition;
 
-use crate::tenant::{ApiGroup, ConditionType, Tenant, TenantName, limits::MAX_CONDITIONS};
+use crate::tenant::{ApiGroup, ConditionType, Subject, Tenant, TenantName, limits::MAX_CONDITIONS};
+
+/// Beginnings of names of ServiceAccounts, and of the groups of all ServiceAccounts of a namespace.
+const ACCOUNT_PREFIXES: [&str; 2] = ["system:serviceaccount:", "system:serviceaccounts:"];
 
 /// A Tenant that keeps the rules of its definition, with what its status says.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +39,8 @@ pub(super) struct TenantObject {
     pub(super) created_at: Option<Timestamp>,
     /// `None` if the object breaks rules of the definition.
     pub(super) tenant: Option<Arc<CachedTenant>>,
+    /// Namespaces whose ServiceAccounts the object names, also if it breaks rules of the definition.
+    pub(super) accounts: BTreeSet<String>,
 }
 
 impl TenantObject {
@@ -44,6 +49,11 @@ impl TenantObject {
         let name: TenantName = object.metadata.name.as_deref()?.parse().ok()?;
         let tenant = Tenant::parse(name.as_str(), &object.data["spec"]).ok();
         let status = &object.data["status"];
+        let accounts = match &tenant {
+            Some(tenant) => subjects(tenant).filter_map(Subject::namespace_of_accounts).collect(),
+            None => accounts_in(&object.data["spec"]),
+        };
+        let accounts = accounts.into_iter().map(str::to_owned).collect();
         let tenant = tenant.map(|tenant| CachedTenant {
             group,
             tenant,
@@ -58,8 +68,38 @@ impl TenantObject {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             created_at: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
             tenant: tenant.map(Arc::new),
+            accounts,
         })
     }
+}
+
+/// Everybody whom a Tenant names.
+pub(super) fn subjects(tenant: &Tenant) -> impl Iterator<Item = &Subject> {
+    let owners = tenant.owners.iter().map(|owner| &owner.subject);
+    let bindings = tenant.additional_role_bindings.iter();
+    owners.chain(bindings.flat_map(|binding| &binding.subjects))
+}
+
+/// Namespaces whose ServiceAccounts a specification seems to name that breaks rules of the definition.
+fn accounts_in(spec: &Value) -> BTreeSet<&str> {
+    let (mut found, mut left) = (BTreeSet::new(), vec![spec]);
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) => {
+                if fields.get("kind").is_some_and(|kind| kind == "ServiceAccount") {
+                    found.extend(fields.get("namespace").and_then(Value::as_str));
+                }
+                left.extend(fields.values());
+            }
+            Value::String(text) => {
+                let rest = ACCOUNT_PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix));
+                found.extend(rest.and_then(|rest| rest.split(':').next()));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    found
 }
 
 fn conditions(status: &Value) -> Vec<TenantCondition> {

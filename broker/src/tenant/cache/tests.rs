@@ -1,6 +1,9 @@
 //! The cache, as the watches feed it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
@@ -8,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tenant_shared::TENANT_LABEL;
 
-use super::*;
+use super::{contents::CacheSource, *};
 use crate::{cluster::WatchEvent, tenant::ApiGroup};
 
 const BROKER_GROUP: ApiGroup = ApiGroup::TenantBroker;
@@ -115,10 +118,45 @@ fn only_accounts_of_the_namespace_itself_are_refused() {
     }
 }
 
+/// Its bindings stay in force until it can be carried out again.
+#[test]
+fn accounts_of_a_tenant_that_breaks_rules_are_refused() {
+    let account = json!({"kind": "ServiceAccount", "name": "system:serviceaccount:solar-a:robot"});
+    let valid = json!({"owners": [account]});
+    let (cache, mut ours) = cache_of_lunar(&valid);
+    let refused = Err(AccountsError::NamedBy(vec![name("lunar")]));
+    let mut lunar = object("lunar", 1, &user("alice"));
+    let mut change = |spec: Value| {
+        lunar.data["spec"] = spec;
+        ours.apply_event(&WatchEvent::Apply(lunar.clone()));
+    };
+    let bound = json!({"kind": "ServiceAccount", "namespace": "solar-b", "name": "x"});
+    change(json!({"owners": 1, "additionalRoleBindings": [{"subjects": [bound]}]}));
+    assert!(cache.tenant(&name("lunar")).is_none());
+    for namespace in ["solar-a", "solar-b"] {
+        assert_eq!(cache.check_accounts(&name("solar"), namespace), refused, "{namespace}");
+    }
+    change(json!({"owners": [user("alice")]}));
+    for namespace in ["solar-a", "solar-b"] {
+        assert_eq!(cache.check_accounts(&name("solar"), namespace), Ok(()), "{namespace}");
+    }
+    // A process that began later knows the present form only.
+    let (cache, _) = cache_of_lunar(&json!({"owners": [{"subjects": [account]}]}));
+    assert!(cache.tenant(&name("lunar")).is_none());
+    assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), refused);
+}
+
 #[test]
 fn a_cache_that_may_lack_tenants_allows_no_accounts() {
-    let checked = TenantCache::default().check_accounts(&name("solar"), "solar-a");
-    assert_eq!(checked, Err(AccountsError::NotSynced));
+    let cache = TenantCache::default();
+    let checked = |cache: &TenantCache| cache.check_accounts(&name("solar"), "solar-a");
+    assert_eq!(checked(&cache), Err(AccountsError::NotSynced));
+    let (cache, mut ours) = cache_of_lunar(&json!({"owners": [user("alice")]}));
+    ours.interrupted();
+    assert_eq!(checked(&cache), Ok(()), "for a moment");
+    let minutes_ago = Instant::now().checked_sub(Duration::from_mins(2)).unwrap();
+    cache.write().interrupt(CacheSource::Namespaces, minutes_ago);
+    assert_eq!(checked(&cache), Err(AccountsError::NotSynced));
 }
 
 #[test]

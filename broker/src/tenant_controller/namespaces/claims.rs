@@ -60,7 +60,7 @@ impl TenantController {
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         let (mut candidates, mut refused) = (Vec::new(), Vec::new());
-        let is_synced = self.cache.is_synced();
+        let is_synced = self.cache.knows_accounts();
         for (name, known, live) in to_claim {
             // Owners may have made any number of them.
             tokio::task::consume_budget().await;
@@ -217,31 +217,21 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::WatchEvent,
-        tenant::{ApiGroup, NamespaceReflector, TenantReflector},
         tenant_controller::testing::Fixture,
         testing::{On, on_both_engines},
     };
 
     on_both_engines!(a_namespace_whose_accounts_other_tenants_name_is_not_claimed);
 
-    /// Passes all lists to the cache. The only Tenant is `lunar`, which names a ServiceAccount of
-    /// `solar-ci`.
-    fn list_tenants(fixture: &Fixture) {
-        let cache = &fixture.controller.cache;
+    /// The Tenant `lunar`, which names a ServiceAccount of `solar-ci`.
+    fn lunar() -> DynamicObject {
         let robot =
             json!({"kind": "ServiceAccount", "name": "system:serviceaccount:solar-ci:robot"});
-        let lunar: DynamicObject = serde_json::from_value(json!({
+        serde_json::from_value(json!({
             "apiVersion": "x/v1", "kind": "Tenant", "metadata": {"name": "lunar"},
             "spec": {"owners": [robot]},
         }))
-        .unwrap();
-        let mut ours = TenantReflector::new(cache.clone(), ApiGroup::TenantBroker);
-        for event in [WatchEvent::Init, WatchEvent::Apply(lunar), WatchEvent::InitDone] {
-            ours.apply_event(&event);
-        }
-        NamespaceReflector::new(cache.clone()).apply_event(&WatchEvent::InitDone);
-        TenantReflector::new(cache.clone(), ApiGroup::Capsule).not_served();
+        .unwrap()
     }
 
     async fn a_namespace_whose_accounts_other_tenants_name_is_not_claimed(on: On) {
@@ -264,7 +254,7 @@ mod tests {
         assert_eq!(waiting.unclaimed, ["solar-a", "solar-ci"]);
         assert!(fixture.controller.tenants.namespaces(row.id).await.unwrap().is_empty());
 
-        list_tenants(&fixture);
+        fixture.list_tenants([lunar()]);
         let claimed = claim().await;
         assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-a"]);
         assert_eq!(claimed.conflicts, ["solar-ci"]);

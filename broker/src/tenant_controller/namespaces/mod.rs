@@ -68,7 +68,7 @@ pub(super) struct TenantNamespaces {
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
     /// Namespaces that a later run claims, because one run claims
-    /// [`MAX_CLAIMS`](super::claims::MAX_CLAIMS) at most, or because of `waits_for_tenants`.
+    /// [`MAX_CLAIMS`](claims::MAX_CLAIMS) at most, or because of `waits_for_tenants`.
     pub(super) unclaimed: Vec<String>,
     /// Namespaces whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
@@ -380,6 +380,13 @@ mod tests {
         }))
     }
 
+    /// A fixture whose controller knows that there are no Tenants of others.
+    async fn listed(on: On) -> Fixture {
+        let fixture = Fixture::new(on).await;
+        fixture.list_tenants([]);
+        fixture
+    }
+
     /// Claims what is not claimed yet.
     async fn claim(
         Fixture { controller, .. }: &Fixture,
@@ -396,7 +403,7 @@ mod tests {
 
     /// Rights are taken away after the claims, so these must not fill the time of a run.
     async fn one_run_claims_a_limited_number_of_namespaces(on: On) {
-        let fixture = Fixture::new(on).await;
+        let fixture = listed(on).await;
         let row = fixture.tenant("solar").await;
         let names = || (0..MAX_CLAIMS + 50).map(|number| format!("solar-{number:04}"));
         let live = labelled(names(), &json!({TENANT_LABEL: "solar"}));
@@ -421,7 +428,7 @@ mod tests {
 
     /// A run for namespaces that can never be claimed would follow the other for ever.
     async fn conflicts_leave_the_claims_of_a_run_to_others(on: On) {
-        let fixture = Fixture::new(on).await;
+        let fixture = listed(on).await;
         let row = fixture.tenant("solar").await;
         fixture.tenant("solar-wind").await;
         let conflicts = (0..MAX_CLAIMS + 50).map(|number| format!("solar-wind-{number:04}"));
@@ -435,7 +442,7 @@ mod tests {
 
     /// They come first by name, and can never be claimed.
     async fn namespaces_of_an_earlier_tenant_leave_the_claims_of_a_run_to_others(on: On) {
-        let fixture = Fixture::new(on).await;
+        let fixture = listed(on).await;
         let earlier = fixture.tenant("solar").await;
         let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
         let kept = || (0..MAX_CLAIMS + 50).map(|number| format!("solar-{number:04}"));
@@ -455,7 +462,7 @@ mod tests {
 
     /// Rights are taken away after the changes.
     async fn one_run_changes_a_limited_number_of_rows(on: On) {
-        let fixture = Fixture::new(on).await;
+        let fixture = listed(on).await;
         let row = fixture.tenant("solar").await;
         let all = 2 * MAX_STATUS_CHANGES + 50;
         let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
@@ -500,7 +507,7 @@ mod tests {
 
     /// Its bindings from before would stay, and the audit trail would say that it was created.
     async fn a_request_does_not_claim_a_namespace_with_the_label_of_a_move(on: On) {
-        let fixture = Fixture::new(on).await;
+        let fixture = listed(on).await;
         let row = fixture.tenant("solar").await;
         let user = fixture.storage.user().await;
         let event = audit::Event::success(Action::CreateNamespace);

@@ -102,8 +102,8 @@ fn secrets_and_pods() -> Vec<Attempt> {
     vec![
         create(object("Secret", "solar-prod", &json!({})), None),
         create(forever, Some(SECRETS)),
-        create(credential, Some(SECRETS)),
-        create(pod(&json!({})), None),
+        // Its type is one without a token.
+        create(credential, None),
         create(pod(&json!({"nodeName": "some-node"})), Some(PODS)),
         post(&format!("{core}/pods/pending/binding"), binding.clone(), Some(PODS)),
         post(&format!("{core}/bindings"), binding, Some(PODS)),
