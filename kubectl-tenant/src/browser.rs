@@ -53,9 +53,9 @@ fn run(line: &str, url: &str) -> io::Result<()> {
     if status.success() {
         return Ok(());
     }
-    let said = messages.and_then(|file| last_lines(file).ok()).filter(|text| !text.is_empty());
-    let said = said.map(|text| format!(": {text}")).unwrap_or_default();
-    Err(io::Error::other(format!("{program}: {status}{said}")))
+    let lines = messages.and_then(|file| last_lines(file).ok()).filter(|text| !text.is_empty());
+    let lines = lines.map(|text| format!(": {text}")).unwrap_or_default();
+    Err(io::Error::other(format!("{program}: {status}{lines}")))
 }
 
 /// The last lines of a file on one line, without what a terminal obeys.

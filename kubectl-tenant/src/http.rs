@@ -19,7 +19,7 @@ pub(crate) const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 const LIST_TIMEOUT: Duration = Duration::from_mins(2);
 const TIMEOUT_HINT: &str =
     "the broker did not answer in time; check the network, the VPN and the proxy settings";
-/// How texts of the broker end that the hint repeats with the broker's address.
+/// End of texts of the broker. The hint says the same, with the broker's address.
 const ASK_ADMINISTRATOR: &str = "; ask an administrator";
 /// Maximum size of a response body, in bytes.
 const MAX_BODY_BYTES: usize = 1024 * 1024;

@@ -1,17 +1,13 @@
 //! Which workspace a name on the command line means.
 
-use tenant_shared::{Code, Name, Workspace};
+use tenant_shared::{Code, NAME_PREFIX, Name, Workspace, is_tenant_namespace};
 use uuid::Uuid;
 
 use crate::{
     broker::Broker,
     error::{Error, Kind},
+    suggestion::MAX_SUGGESTIONS,
 };
-
-/// Maximum number of workspaces that an error suggests.
-const MAX_SUGGESTIONS: usize = 10;
-/// What the name of a personal namespace and of the home of a tenant begin with.
-const NAMESPACE_PREFIX: &str = "tenant-";
 
 /// The workspaces of a name.
 pub(crate) enum Found {
@@ -78,8 +74,8 @@ pub(crate) fn ambiguous(name: &Name, several: &[Workspace]) -> Error {
         .iter()
         .take(MAX_SUGGESTIONS)
         .map(|it| match &it.tenant {
-            None => it.namespace.clone(),
-            Some(tenant) => format!("{} (member of tenant {tenant})", it.id),
+            None => name_of(it),
+            Some(tenant) => format!("{} (member of tenant {tenant})", name_of(it)),
         })
         .collect();
     let more = match several.len() - names.len() {
@@ -112,10 +108,12 @@ pub(crate) fn title(workspace: &Workspace) -> String {
 /// Adds advice to the error of an unknown name that may be the home of a tenant.
 fn explain_home(error: Error, name: &Name) -> Error {
     let tenant = match name {
-        Name::Namespace(namespace) => namespace.strip_prefix(NAMESPACE_PREFIX),
-        Name::Id(_) | Name::Email(_) => None,
+        Name::Namespace(namespace) if !is_tenant_namespace(namespace) => {
+            namespace.strip_prefix(NAME_PREFIX)
+        }
+        Name::Namespace(_) | Name::Id(_) | Name::Email(_) => None,
     };
-    match tenant.filter(|it| Uuid::try_parse(it).is_err()) {
+    match tenant {
         Some(tenant) if error.code == Some(Code::NotFound) => error.hint(format!(
             "the home of a tenant names none of its members; if this is one, `kubectl tenant \
              tenants members {tenant}` shows their identifiers, and `kubectl tenant tenants` has \

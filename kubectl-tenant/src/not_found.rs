@@ -5,11 +5,11 @@ const NO_TENANTS: &str = "this broker has no tenants";
 /// How the text of a broker without this operation begins.
 const NO_SUCH_PATH: &str = "no such path";
 
-/// What the person can do about a 404; nothing if the broker's text says it, or if the broker does
+/// What the person can do about a 404; [`None`] if the broker's text has a command, or if the broker does
 /// not have the feature. `path` may have a query.
 pub(crate) fn hint(path: &str, detail: &str) -> Option<&'static str> {
-    let says_it = detail.contains("`kubectl tenant ");
-    if says_it || [NO_TENANTS, NO_SUCH_PATH].iter().any(|text| detail.starts_with(text)) {
+    let has_command = detail.contains("`kubectl tenant ");
+    if has_command || [NO_TENANTS, NO_SUCH_PATH].iter().any(|text| detail.starts_with(text)) {
         return None;
     }
     let path = path.split('?').next().unwrap_or_default();

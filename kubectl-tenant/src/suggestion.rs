@@ -1,5 +1,7 @@
 //! The nearest of several names, for a name that does not exist.
 
+/// Maximum number of names that an error suggests.
+pub(crate) const MAX_SUGGESTIONS: usize = 10;
 /// Characters of a name for each typing error in it.
 const CHARS_PER_ERROR: usize = 4;
 

@@ -177,14 +177,11 @@ fn resumption_lines(workspaces: Option<&[Workspace]>) -> Vec<String> {
                     them, and kubectl tenant resume NAME resumes one";
         return vec![text.to_owned()];
     };
-    let is_suspended = |it: &&Workspace| {
-        matches!(it.status, WorkspaceStatus::Suspended | WorkspaceStatus::Suspending)
-    };
     let line = |it: &Workspace| {
         let (title, name) = (lookup::title(it), lookup::name_of(it));
         format!("{title} stays suspended; to resume it: kubectl tenant resume {name}")
     };
-    workspaces.iter().filter(is_suspended).map(line).collect()
+    workspaces.iter().filter(|it| it.status.is_suspension()).map(line).collect()
 }
 
 /// Asks for the address that the user loses.

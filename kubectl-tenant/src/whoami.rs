@@ -1,7 +1,7 @@
 //! The command `whoami`: the signed-in user, their session and workspaces.
 
 use serde::Serialize;
-use tenant_shared::{Me, TenantInfo, WireTime, Workspace, WorkspaceStatus};
+use tenant_shared::{Me, TenantInfo, WireTime, Workspace};
 
 use crate::{
     account::Account,
@@ -128,8 +128,7 @@ pub(crate) fn whoami(
 /// Whether no credential of a workspace is accepted.
 fn is_suspended(workspace: &Workspace, suspended_tenants: &[String]) -> bool {
     let of_tenant = workspace.tenant.as_ref().is_some_and(|it| suspended_tenants.contains(it));
-    let status = workspace.status;
-    of_tenant || matches!(status, WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
+    of_tenant || workspace.status.is_suspension()
 }
 
 /// The user's tenants; none at a broker without tenants.

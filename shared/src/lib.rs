@@ -52,9 +52,9 @@ pub use session::{
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use tenant::{
-    CreateNamespaceRequest, MoveNamespaceRequest, NamespaceMovePlan, TenantCondition, TenantInfo,
-    TenantList, TenantMember, TenantMemberList, TenantNamespace, TenantNamespaceList, TenantRole,
-    TenantSuspension,
+    CreateNamespaceRequest, MAX_TENANT_NAME_LENGTH, MoveNamespaceRequest, NamespaceMovePlan,
+    TenantCondition, TenantInfo, TenantList, TenantMember, TenantMemberList, TenantNamespace,
+    TenantNamespaceList, TenantRole, TenantSuspension,
 };
 pub use tenant_write::{
     ApplyTenantRequest, CreateTenantRequest, NamespacesOnDelete, TenantDeletion, TenantObject,

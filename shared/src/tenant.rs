@@ -7,6 +7,10 @@ use uuid::Uuid;
 
 use crate::{Step, WireTime, WorkspaceStatus};
 
+/// Maximum length of a tenant's name, in bytes, so that `tenant-NAME` and the namespaces `NAME-…` are
+/// DNS labels.
+pub const MAX_TENANT_NAME_LENGTH: usize = 40;
+
 /// A condition of a tenant: something that the broker could not carry out, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

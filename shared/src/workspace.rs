@@ -69,6 +69,11 @@ impl WorkspaceStatus {
         }
     }
 
+    /// Whether nobody may use the workspace, because an administrator suspended it.
+    pub fn is_suspension(self) -> bool {
+        matches!(self, Self::Suspending | Self::Suspended)
+    }
+
     /// Parses the name of a status.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == name)

@@ -125,7 +125,7 @@ impl App {
     }
 }
 
-/// The bound addresses.
+/// The listening sockets.
 struct Sockets {
     main: TcpListener,
     operator: TcpListener,

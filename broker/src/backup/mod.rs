@@ -6,8 +6,8 @@
 //!
 //! A restored database is older than the cluster and than what people have, so the restore ends
 //! what the backup would revive (`revoke`): sessions, codes, tokens of providers, and through the
-//! sweep the tokens of all workspaces and resumptions of tenants. Suspensions are repeated, and those that were decided after
-//! the backup are taken from the cluster and from an exported audit trail
+//! sweep the tokens of all workspaces and resumptions of tenants. Suspensions are repeated, and those
+//! that were decided after the backup are taken from the cluster and from an exported audit trail
 //! (`suspensions_after_backup`).
 
 mod create;

@@ -82,8 +82,8 @@ pub(super) fn kinds_of_broker(parameters: &Parameters) -> Vec<String> {
     let core = ["namespaces", "serviceaccounts", "resourcequotas", "limitranges"];
     let mut kinds: Vec<String> = core.iter().map(|resource| format!("/{resource}/")).collect();
     kinds.extend(["/serviceaccounts/token".to_owned(), format!("{RBAC}/rolebindings/")]);
-    // Whatever `bind_tokens` is: it may be switched off before `install` is run again, and the broker
-    // has no right on Secrets without it. `tenant-guard-secrets` exempts nobody by the kind.
+    // The list does not depend on `bind_tokens`, because that is switched off two hours before `install`
+    // is run again. `tenant-guard-secrets` does not use the list.
     kinds.push("/secrets/".to_owned());
     if !parameters.network_policy_tiers.is_empty() {
         kinds.push(format!("{NETWORKING}/networkpolicies/"));

@@ -3,7 +3,7 @@
 
 use super::TenantName;
 
-/// Begins the text.
+/// Beginning of the text, before the name.
 const PREFIX: &str = "tenant ";
 
 /// The reason of an audit row about a decision on this tenant.

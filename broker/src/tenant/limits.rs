@@ -1,6 +1,6 @@
 //! Limits of the fields of a Tenant. Lengths are in characters, as `maxLength` of the schema.
 
-use super::name::MAX_NAME_LENGTH;
+use tenant_shared::{MAX_TENANT_NAME_LENGTH, NAME_PREFIX};
 
 /// Owners of a tenant.
 pub(super) const MAX_OWNERS: usize = 64;
@@ -15,7 +15,8 @@ pub(super) const MAX_SUBJECTS: usize = 256;
 /// Name of an owner or subject: `system:serviceaccount:`, a namespace, a colon and a name of 253.
 pub(super) const MAX_SUBJECT_LENGTH: usize = 22 + 63 + 1 + 253;
 /// Name of a ClusterRole, so that the name of its RoleBinding, `tenant-NAME-ROLE`, has 253 at most.
-pub(super) const MAX_CLUSTER_ROLE_LENGTH: usize = 253 - "tenant--".len() - MAX_NAME_LENGTH;
+pub(super) const MAX_CLUSTER_ROLE_LENGTH: usize =
+    253 - NAME_PREFIX.len() - "-".len() - MAX_TENANT_NAME_LENGTH;
 /// Open tenants in a list.
 pub(super) const MAX_TENANTS: u32 = 10_000;
 /// Namespaces of a tenant.

@@ -13,7 +13,7 @@ use super::{
 const STEERING_ANNOTATION: &str = "kubernetes.io/";
 
 /// Checks labels and annotations that somebody asks for: their number, their form, and that they
-/// steer neither the cluster nor the broker, nor are kept for the operator.
+/// steer neither the cluster nor the broker, and that the operator protects none of the labels.
 ///
 /// # Errors
 /// The first rule that is broken. The field is that of the request: `labels.KEY`.

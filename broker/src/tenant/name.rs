@@ -4,11 +4,9 @@ use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use tenant_shared::{NAME_PREFIX, TENANT_LABEL, is_dns_label};
+use tenant_shared::{MAX_TENANT_NAME_LENGTH, NAME_PREFIX, TENANT_LABEL, is_dns_label};
 use uuid::Uuid;
 
-/// Limit of a name, so that `tenant-NAME` and the namespaces `NAME-…` are DNS labels.
-pub(super) const MAX_NAME_LENGTH: usize = 40;
 /// Words that are no name, and begin none as `WORD-`: of namespaces that Kubernetes and its
 /// distributions make, of the tenants' homes, and of spaces.
 const RESERVED: [&str; 5] = ["kube", "tenant", "openshift", "system", "default"];
@@ -64,7 +62,7 @@ impl FromStr for TenantName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let begins_with_letter = text.starts_with(|first: char| first.is_ascii_lowercase());
-        if text.len() > MAX_NAME_LENGTH || !begins_with_letter || !is_dns_label(text) {
+        if text.len() > MAX_TENANT_NAME_LENGTH || !begins_with_letter || !is_dns_label(text) {
             return Err(TenantNameError::Malformed);
         }
         if text.split('-').next().is_some_and(|word| RESERVED.contains(&word)) {
@@ -93,7 +91,10 @@ pub(super) fn rules() -> Value {
 pub fn tenant_name_rules(name: &str) -> [(String, TenantNameError); 3] {
     [
         (
-            format!("{name}.matches('^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$')", MAX_NAME_LENGTH - 2),
+            format!(
+                "{name}.matches('^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$')",
+                MAX_TENANT_NAME_LENGTH - 2
+            ),
             TenantNameError::Malformed,
         ),
         (format!("!{}", is_reserved(name, "")), TenantNameError::Reserved),

@@ -11,9 +11,9 @@ use tenant_shared::is_dns_label;
 use crate::cluster::RBAC;
 
 /// Prefix of the user name of a ServiceAccount: `system:serviceaccount:NAMESPACE:NAME`.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+pub(super) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// Prefix of the group of all ServiceAccounts of a namespace.
-const SERVICE_ACCOUNTS_OF: &str = "system:serviceaccounts:";
+pub(super) const SERVICE_ACCOUNTS_OF: &str = "system:serviceaccounts:";
 /// Prefix of names that Kubernetes reserves.
 const SYSTEM: &str = "system:";
 /// The values of `kind`.

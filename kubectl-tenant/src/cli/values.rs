@@ -3,11 +3,8 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tenant_shared::{ExecApiVersion, is_dns_label};
+use tenant_shared::{ExecApiVersion, MAX_TENANT_NAME_LENGTH, is_dns_label};
 use uuid::Uuid;
-
-/// Maximum length of a tenant's name, in bytes.
-const MAX_TENANT_NAME: usize = 40;
 
 pub(super) fn dns_label(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
@@ -22,11 +19,11 @@ pub(super) fn dns_label(text: &str) -> Result<String, String> {
 /// Parses the name of a tenant.
 pub(super) fn tenant_name(text: &str) -> Result<String, String> {
     let begins_with_letter = text.starts_with(|first: char| first.is_ascii_lowercase());
-    if is_dns_label(text) && begins_with_letter && text.len() <= MAX_TENANT_NAME {
+    if is_dns_label(text) && begins_with_letter && text.len() <= MAX_TENANT_NAME_LENGTH {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "the name of a tenant has 1 to {MAX_TENANT_NAME} lower case letters, digits and dashes, \
+            "the name of a tenant has 1 to {MAX_TENANT_NAME_LENGTH} lower case letters, digits and dashes, \
              begins with a letter, and ends with a letter or digit"
         ))
     }

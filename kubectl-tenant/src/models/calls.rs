@@ -23,8 +23,6 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 const NO_SUCH_PATH: &str = "no such path";
 /// How the text of a refusal for a missing right begins.
 const NO_PERMISSION: &str = "You don't have permission";
-/// Maximum number of namespaces that an error lists.
-const MAX_SUGGESTIONS: usize = 10;
 /// What the rights for models are, and who gives them.
 const RIGHTS_HINT: &str = "models need the rights to get and list inferenceservices, \
     llminferenceservices and servingruntimes of serving.kserve.io and llamastackdistributions of \
@@ -104,7 +102,7 @@ impl Broker {
             None if own.is_empty() => String::new(),
             None => {
                 let names: Vec<&str> = names().collect();
-                format!("; yours: {}", suggestion::listed(&names, MAX_SUGGESTIONS))
+                format!("; yours: {}", suggestion::listed(&names, suggestion::MAX_SUGGESTIONS))
             }
         };
         error.hint(format!(

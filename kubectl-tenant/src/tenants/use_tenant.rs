@@ -22,8 +22,6 @@ use crate::{
 
 /// Status of a namespace in which the members of its tenant have their rights.
 const ACTIVE: &str = "active";
-/// Maximum number of namespaces that an error lists.
-const MAX_SUGGESTIONS: usize = 10;
 
 /// Runs `use`.
 pub(crate) fn use_tenant(
@@ -120,7 +118,7 @@ fn no_such_namespace(tenant: &str, name: &str, namespaces: &[TenantNamespace]) -
             "it has none yet; an owner creates one: kubectl tenant namespaces create {tenant}-NAME"
         ));
     }
-    let all = suggestion::listed(&names, MAX_SUGGESTIONS);
+    let all = suggestion::listed(&names, suggestion::MAX_SUGGESTIONS);
     let nearest = suggestion::nearest(name, names);
     let question = nearest.map(|it| format!("did you mean {it}? ")).unwrap_or_default();
     error.hint(format!("{question}its namespaces: {all}"))

@@ -8,8 +8,6 @@
 mod credential_files;
 mod exec_program;
 
-pub use self::exec_program::ExecError;
-
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -22,6 +20,7 @@ use kube::{Client, Config, config::AuthInfo};
 use secrecy::ExposeSecret as _;
 use tokio::runtime::Handle;
 
+pub use self::exec_program::ExecError;
 use super::{
     CONNECT_TIMEOUT, ClusterSettings, ConnectError, Endpoint, READ_TIMEOUT, Upstream,
     WATCH_READ_TIMEOUT, broker_reads::BrokerReader, pem, reviews::self_review,

@@ -1,4 +1,5 @@
-//! Namespaces: ownership, the home of a workspace, namespaces of tenants, and RoleBindings in all of them.
+//! Namespaces: ownership, homes of tenants, namespaces that move between tenants, and searches of
+//! RoleBindings in all namespaces.
 
 mod candidate_namespaces;
 mod home;

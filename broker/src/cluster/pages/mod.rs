@@ -4,8 +4,6 @@
 pub(super) mod page_size;
 mod protobuf;
 
-pub(crate) use self::protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
-
 use std::fmt;
 
 use http::header;
@@ -20,6 +18,7 @@ use kube::{
 use prost::Message;
 use serde::{Deserialize, de::DeserializeOwned};
 
+pub(crate) use self::protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
 use self::{
     page_size::PageSize,
     protobuf::{PROTOBUF, PROTOBUF_METADATA, ProtobufList},
@@ -158,7 +157,7 @@ impl<T: Send + 'static> Pages<T> {
             self.size.fits();
             return Ok(Some((items, true)));
         }
-        self.size.replaced();
+        self.size.read_as_metadata();
         loop {
             if let Some(items) =
                 self.read(Representation::Metadata, limit, MAX_OBJECT_BYTES).await?

@@ -5,9 +5,9 @@ use kube::Resource;
 
 /// Objects of a page, from the usual page to the smallest.
 const PAGE_SIZES: [u32; 4] = [500, 50, 5, 1];
-/// Objects of the smallest page that becomes smaller because it is replaced by metadata: smaller ones
-/// cost more requests than they save.
-const MIN_REPLACED: u32 = 50;
+/// Objects of a page, at least, after one that was too large and of which only the metadata were read:
+/// smaller pages cost more requests than they save.
+const MIN_BEFORE_METADATA: u32 = 50;
 /// Pages that have to fit before the next one is larger. The number does not grow with the pages that do
 /// not fit, because then a few large objects would keep the pages of all others small.
 const MIN_FITTING_PAGES: u32 = 16;
@@ -57,11 +57,11 @@ impl PageSize {
         Some(smaller)
     }
 
-    /// A page of this size was too large, and is replaced by the metadata of its objects. The next one
-    /// is smaller, but not smaller than [`MIN_REPLACED`].
-    pub(in crate::cluster) fn replaced(&mut self) {
+    /// A page of this size was too large, and only the metadata of its objects are read. The next page
+    /// is smaller, but has [`MIN_BEFORE_METADATA`] objects at least.
+    pub(in crate::cluster) fn read_as_metadata(&mut self) {
         self.fitting = 0;
-        if self.limit() > MIN_REPLACED {
+        if self.limit() > MIN_BEFORE_METADATA {
             self.shrink();
         }
     }
@@ -120,11 +120,11 @@ mod tests {
     fn a_page_that_is_replaced_by_metadata_shrinks_to_fifty() {
         let mut size = PageSize::default();
         for _ in 0..100 {
-            size.replaced();
+            size.read_as_metadata();
         }
         assert_eq!(size.limit(), 50);
         size.shrink();
-        size.replaced();
+        size.read_as_metadata();
         assert_eq!(size.limit(), 5);
     }
 }

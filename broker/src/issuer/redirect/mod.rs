@@ -2,13 +2,12 @@
 
 mod return_target;
 
-pub(super) use self::return_target::{MAX_RETURN_BYTES, ReturnTarget, ReturnTo};
-
 use std::fmt;
 
 use poem::Response;
 use url::form_urlencoded;
 
+pub(super) use self::return_target::{MAX_RETURN_BYTES, ReturnTarget, ReturnTo};
 use crate::http::page::see_other;
 
 /// Path of the page that shows a code to paste.

@@ -1,7 +1,7 @@
 //! Kubernetes tokens that the API server refused, by address. An address that tries many different
 //! ones is slowed down for a while, because each attempt costs the API server a check. One unknown token
-//! passes each second then, so that others at the address get in with a new token. So is each address
-//! without an accepted token if all together try too many. A token that is tried repeatedly, as by a
+//! passes each second then, so that others at the address get in with a new token. If all addresses
+//! together try too many, those without an accepted token are slowed down, too. A token that is tried repeatedly, as by a
 //! broken client, is blocked alone. Tokens that the API server accepted recently pass, because an address
 //! may be that of many people. One of them that is refused now, because it expired or was revoked, was no
 //! guess, so its refusals count for itself alone. A token whose client leaves before the response counts

@@ -7,10 +7,11 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use tenant_shared::TenantCondition;
 
-use crate::tenant::{ApiGroup, ConditionType, Subject, Tenant, TenantName, limits::MAX_CONDITIONS};
-
-/// Beginnings of names of ServiceAccounts, and of the groups of all ServiceAccounts of a namespace.
-const ACCOUNT_PREFIXES: [&str; 2] = ["system:serviceaccount:", "system:serviceaccounts:"];
+use crate::tenant::{
+    ApiGroup, ConditionType, Subject, Tenant, TenantName,
+    limits::MAX_CONDITIONS,
+    subject::{SERVICE_ACCOUNT, SERVICE_ACCOUNTS_OF},
+};
 
 /// A Tenant that keeps the rules of its definition, with what its status says.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +94,8 @@ fn accounts_in(spec: &Value) -> BTreeSet<&str> {
                 left.extend(fields.values());
             }
             Value::String(text) => {
-                let rest = ACCOUNT_PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix));
+                let prefixes = [SERVICE_ACCOUNT, SERVICE_ACCOUNTS_OF];
+                let rest = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
                 found.extend(rest.and_then(|rest| rest.split(':').next()));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}

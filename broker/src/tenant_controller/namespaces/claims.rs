@@ -60,16 +60,15 @@ impl TenantController {
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         let (mut candidates, mut refused) = (Vec::new(), Vec::new());
-        let is_synced = self.cache.knows_accounts();
+        let knows_accounts = self.cache.knows_accounts();
         for (name, known, live) in to_claim {
             // Owners may have made any number of them.
             tokio::task::consume_budget().await;
             let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
             // Whether other Tenants name its ServiceAccounts is not known yet.
-            if !is_synced && !moves.contains_key(&name) {
+            if !knows_accounts && !moves.contains_key(&name) {
                 namespaces.waits_for_tenants = true;
-                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
-                    .push(name);
+                namespaces.defer_claim(name, is_recorded);
                 continue;
             }
             let may_have = self.may_have(tenant, &name, &open);
@@ -97,8 +96,7 @@ impl TenantController {
                 continue;
             }
             if claims == MAX_CLAIMS {
-                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
-                    .push(name);
+                namespaces.defer_claim(name, is_recorded);
                 continue;
             }
             if let (Some(announced), Some(live)) = (moves.get(&name), live)

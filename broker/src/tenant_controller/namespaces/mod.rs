@@ -20,8 +20,6 @@ mod inputs;
 pub(super) mod moves;
 pub(super) mod recorded_deletions;
 
-pub use self::create::{CreateNamespaceError, CreatedNamespace, NamespaceRequest};
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -31,6 +29,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
+pub use self::create::{CreateNamespaceError, CreatedNamespace, NamespaceRequest};
 use super::{TenantController, error::ReconcileError, objects::snapshot::Snapshot};
 use crate::tenant::{
     AllocationKind, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantRow,
@@ -166,6 +165,11 @@ pub fn has_label_of_a_move(live: &Namespace) -> bool {
 }
 
 impl TenantNamespaces {
+    /// Leaves a namespace to a later run, as it was: recorded beyond the quota, or not recorded.
+    fn defer_claim(&mut self, name: String, is_recorded: bool) {
+        if is_recorded { &mut self.over_quota } else { &mut self.unclaimed }.push(name);
+    }
+
     /// Number of namespaces and their names, for the status.
     pub(super) fn names(&self) -> Vec<&str> {
         let others = self.terminating.iter().chain(&self.over_quota).chain(&self.relabelled);
