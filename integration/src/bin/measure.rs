@@ -1,4 +1,4 @@
-//! `cargo measure`: each figure compared with its floor, in one interleaved run.
+//! `cargo measure`: each figure compared with its baseline, in one interleaved run.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,8 +14,8 @@ use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
 use serde::Serialize;
 
-/// Measures the plugin and the broker against their floors, with real programs. The exit code is
-/// 1 if a promised limit is exceeded.
+/// Measures the plugin and the broker against their baselines, with real programs. The exit code is
+/// 1 if a threshold is exceeded.
 #[derive(Debug, Parser)]
 #[command(name = "cargo measure")]
 struct Args {
@@ -136,14 +136,14 @@ async fn measure(args: &Args) -> Result<()> {
         Some(Command::Models { only }) => measure_models(args, *only).await?,
     };
     print(args, &measured)?;
-    let broken: Vec<&str> = measured
+    let missed: Vec<&str> = measured
         .figures
         .iter()
-        .filter(|figure| !figure.kept)
+        .filter(|figure| !figure.is_met)
         .map(|figure| figure.name.as_str())
         .collect();
-    if !broken.is_empty() {
-        bail!("promises not kept: {}", broken.join("; "));
+    if !missed.is_empty() {
+        bail!("thresholds not met: {}", missed.join("; "));
     }
     Ok(())
 }
@@ -216,9 +216,9 @@ async fn measure_policies(
         print_message("measure: starting two control planes");
         let scratch = Scratch::new("measure")?;
         let programs = Binaries::build(Profile::own(), None, args.broker.as_deref()).await?;
-        let (floor, manifest) = match before {
-            None => (policies::Floor::NoPolicies, String::new()),
-            Some(path) => (policies::Floor::PreviousPolicies, read(path)?),
+        let (baseline, manifest) = match before {
+            None => (policies::Baseline::NoPolicies, String::new()),
+            Some(path) => (policies::Baseline::PreviousPolicies, read(path)?),
         };
         let program = programs.tenant_broker();
         let start = async |name| {
@@ -226,13 +226,13 @@ async fn measure_policies(
                 .await
         };
         let servers = [start("one").await?, start("other").await?];
-        print_message("measure: requests with the policies, compared with the floor");
+        print_message("measure: requests with the policies, compared with the baseline");
         let plan = policies::Plan {
             rounds: if quick { 2 } else { 6 },
             length: Duration::from_millis(150),
             profile: Duration::from_secs(if quick { 3 } else { 10 }),
         };
-        measured.figures = policies::cost(&servers, floor, plan).await?;
+        measured.figures = policies::cost(&servers, baseline, plan).await?;
     }
     if only != Some(Part::Cost) {
         let world = world(args).start().await?;

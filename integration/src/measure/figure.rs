@@ -36,7 +36,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A value without a floor to compare with: a duration or a count.
+/// A value without a baseline to compare with: a duration or a count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// Name of the figure.
@@ -53,7 +53,7 @@ impl fmt::Display for Timing {
     }
 }
 
-/// One figure compared with its floor.
+/// One figure compared with its baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Name of the figure.
@@ -62,30 +62,30 @@ pub struct Figure {
     pub unit: &'static str,
     /// Spread of the values.
     pub value: Spread,
-    /// Name of the floor.
-    pub floor_name: String,
-    /// Spread of the floor, in the same unit.
-    pub floor: Spread,
-    /// Ratio of value and floor, computed pair by pair.
+    /// Name of the baseline.
+    pub baseline_name: String,
+    /// Spread of the baseline, in the same unit.
+    pub baseline: Spread,
+    /// Ratio of value and baseline, computed pair by pair.
     pub ratio: Spread,
-    /// Difference of value and floor, computed pair by pair.
+    /// Difference of value and baseline, computed pair by pair.
     pub added: Spread,
-    /// The promised limit, for example `at most 1.6`; empty if there is none.
-    pub promise: String,
-    /// Whether the median keeps the promise; true if there is none.
-    pub kept: bool,
+    /// The threshold, for example `at most 1.6`; empty if there is none.
+    pub threshold: String,
+    /// Whether the median meets the threshold; true if there is none.
+    pub is_met: bool,
 }
 
-/// The promised limit of a median.
+/// The threshold of a median.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Promise {
+pub enum Threshold {
     /// There is no limit.
     None,
     /// The ratio is at most this.
     AtMost(f64),
     /// The ratio is at least this.
     AtLeast(f64),
-    /// The difference from the floor is at most this.
+    /// The difference from the baseline is at most this.
     AddedAtMost(f64),
     /// Each value itself, not the ratio, is below this.
     ValueBelow(f64),
@@ -94,37 +94,39 @@ pub enum Promise {
 }
 
 impl Figure {
-    /// Computes a figure from pairs (value, floor); `None` without pairs.
+    /// Computes a figure from pairs (value, baseline); `None` without pairs.
     pub fn of_pairs(
         name: impl Into<String>,
         unit: &'static str,
-        floor_name: impl Into<String>,
+        baseline_name: impl Into<String>,
         pairs: &[(f64, f64)],
-        promise: Promise,
+        threshold: Threshold,
     ) -> Option<Self> {
-        let ratio = Spread::of(pairs.iter().map(|(value, floor)| value / floor))?;
-        let added = Spread::of(pairs.iter().map(|(value, floor)| value - floor))?;
+        let ratio = Spread::of(pairs.iter().map(|(value, baseline)| value / baseline))?;
+        let added = Spread::of(pairs.iter().map(|(value, baseline)| value - baseline))?;
         let value = Spread::of(pairs.iter().map(|pair| pair.0))?;
-        let (promise, kept) = match promise {
-            Promise::None => (String::new(), true),
-            Promise::AtMost(most) => (format!("at most {most}"), ratio.median <= most),
-            Promise::AtLeast(least) => (format!("at least {least}"), ratio.median >= least),
-            Promise::AddedAtMost(most) => {
+        let (threshold, is_met) = match threshold {
+            Threshold::None => (String::new(), true),
+            Threshold::AtMost(most) => (format!("at most {most}"), ratio.median <= most),
+            Threshold::AtLeast(least) => (format!("at least {least}"), ratio.median >= least),
+            Threshold::AddedAtMost(most) => {
                 (format!("at most {most} {unit} more"), added.median <= most)
             }
-            Promise::ValueAtMost(most) => (format!("at most {most} {unit}"), value.median <= most),
-            Promise::ValueBelow(most) => (format!("under {most} {unit}"), value.max < most),
+            Threshold::ValueAtMost(most) => {
+                (format!("at most {most} {unit}"), value.median <= most)
+            }
+            Threshold::ValueBelow(most) => (format!("under {most} {unit}"), value.max < most),
         };
         Some(Self {
             name: name.into(),
             unit,
             value,
-            floor_name: floor_name.into(),
-            floor: Spread::of(pairs.iter().map(|pair| pair.1))?,
+            baseline_name: baseline_name.into(),
+            baseline: Spread::of(pairs.iter().map(|pair| pair.1))?,
             ratio,
             added,
-            promise,
-            kept,
+            threshold,
+            is_met,
         })
     }
 }
@@ -133,17 +135,17 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.name)?;
         writeln!(f, "    {:<26} {:.3} {}", "measured", self.value, self.unit)?;
-        writeln!(f, "    {:<26} {:.3} {}", self.floor_name, self.floor, self.unit)?;
+        writeln!(f, "    {:<26} {:.3} {}", self.baseline_name, self.baseline, self.unit)?;
         writeln!(f, "    {:<26} {:.3} {}", "more", self.added, self.unit)?;
         write!(f, "    {:<26} ", "ratio")?;
         if self.ratio.max.is_finite() {
             write!(f, "{:.3}", self.ratio)?;
         } else {
-            write!(f, "none: the floor is 0")?;
+            write!(f, "none: the baseline is 0")?;
         }
-        if !self.promise.is_empty() {
-            let verdict = if self.kept { "kept" } else { "NOT KEPT" };
-            write!(f, "  {}: {verdict}", self.promise)?;
+        if !self.threshold.is_empty() {
+            let verdict = if self.is_met { "met" } else { "NOT MET" };
+            write!(f, "  {}: {verdict}", self.threshold)?;
         }
         Ok(())
     }
@@ -156,11 +158,13 @@ mod tests {
     #[test]
     fn a_ratio_is_taken_pair_by_pair() {
         let pairs = [(2.0, 1.0), (30.0, 10.0), (8.0, 4.0)];
-        let figure = Figure::of_pairs("x", "ms", "floor", &pairs, Promise::AtMost(2.0)).unwrap();
+        let figure =
+            Figure::of_pairs("x", "ms", "baseline", &pairs, Threshold::AtMost(2.0)).unwrap();
         assert_eq!(figure.ratio, Spread { min: 2.0, median: 2.0, max: 3.0 });
-        assert!(figure.kept);
-        let more = Figure::of_pairs("x", "ms", "floor", &pairs, Promise::AddedAtMost(3.9)).unwrap();
+        assert!(figure.is_met);
+        let more =
+            Figure::of_pairs("x", "ms", "baseline", &pairs, Threshold::AddedAtMost(3.9)).unwrap();
         assert_eq!(more.added, Spread { min: 1.0, median: 4.0, max: 20.0 });
-        assert!(!more.kept);
+        assert!(!more.is_met);
     }
 }

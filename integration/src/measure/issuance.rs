@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use reqwest::{Client, RequestBuilder};
 use secrecy::ExposeSecret;
 
-use super::figure::{Figure, Promise};
+use super::figure::{Figure, Threshold};
 use super::process_time::cpu_ms;
 use crate::http_client;
 
@@ -165,7 +165,7 @@ pub async fn against_direct(
         ),
         bearer: None,
     };
-    // The first target is the floor, the second the measured broker.
+    // The first target is the baseline, the second the measured broker.
     let mut targets = vec![(direct, world.broker())];
     targets.extend(through.into_iter().zip(world.brokers()));
     let mut figures = Vec::new();
@@ -196,42 +196,42 @@ fn figures_of(callers: usize, rounds: &[Vec<Run>]) -> Vec<Figure> {
     let pairs = |other: usize, pick: fn(&Run) -> f64| -> Vec<(f64, f64)> {
         rounds.iter().map(|runs| (pick(&runs[1]), pick(&runs[other]))).collect()
     };
-    let figure = |what: &str, unit, floor: &str, pairs: &[(f64, f64)], promise| {
+    let figure = |what: &str, unit, baseline: &str, pairs: &[(f64, f64)], threshold| {
         let name = format!("issuance, {callers} callers: {what}");
-        Figure::of_pairs(name, unit, floor, pairs, promise)
+        Figure::of_pairs(name, unit, baseline, pairs, threshold)
     };
-    let promise = if callers == 16 { Promise::AtLeast(0.6) } else { Promise::None };
+    let threshold = if callers == 16 { Threshold::AtLeast(0.6) } else { Threshold::None };
     let own_cpu: Vec<_> =
         rounds.iter().map(|runs| (runs[1].cpu_ms[0], runs[1].cpu_ms[1])).collect();
     let direct = "TokenRequest directly";
     let all_cpu: fn(&Run) -> f64 = |run| run.cpu_ms.iter().sum();
     let mut figures = vec![
-        figure("tokens a second", "1/s", direct, &pairs(0, |run| run.rate), promise),
+        figure("tokens a second", "1/s", direct, &pairs(0, |run| run.rate), threshold),
         figure(
             "CPU of broker, API server and etcd for a token",
             "ms",
             direct,
             &pairs(0, all_cpu),
-            Promise::None,
+            Threshold::None,
         ),
         figure(
             "CPU of the broker for a token, beside the API server's",
             "ms",
             "the API server's",
             &own_cpu,
-            Promise::None,
+            Threshold::None,
         ),
     ];
     for build in 2..rounds.first().map_or(0, Vec::len) {
         let name = format!("build {build}");
         figures.extend([
-            figure("tokens a second", "1/s", &name, &pairs(build, |run| run.rate), Promise::None),
+            figure("tokens a second", "1/s", &name, &pairs(build, |run| run.rate), Threshold::None),
             figure(
                 "CPU of the broker for a token",
                 "ms",
                 &name,
                 &pairs(build, |run| run.cpu_ms[0]),
-                Promise::None,
+                Threshold::None,
             ),
         ]);
     }

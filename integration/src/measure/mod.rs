@@ -1,4 +1,4 @@
-//! The measurements of `cargo measure`: each figure is compared with its floor, and the two are
+//! The measurements of `cargo measure`: each figure is compared with its baseline, and the two are
 //! interleaved in one run, so that a machine whose speed drifts affects both.
 
 mod alternation;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::alternation::alternate;
-use super::figure::{Figure, Promise};
+use super::figure::{Figure, Threshold};
 use super::process_time::{ProcessUsage, time_one};
 use crate::person::Person;
 use crate::world::World;
@@ -27,13 +27,13 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
         let base = person.kubectl().other(&parent).env("KUBERNETES_EXEC_INFO", EXEC_INFO);
         time_one(base, &plugin, &args)
     };
-    let floor = || time_one(person.kubectl().other(&parent), Path::new("/bin/true"), &[]);
+    let baseline = || time_one(person.kubectl().other(&parent), Path::new("/bin/true"), &[]);
     // The first runs fill the caches of the file system.
     hit().await?;
-    floor().await?;
-    let pairs = alternate(rounds, hit, floor).await?;
+    baseline().await?;
+    let pairs = alternate(rounds, hit, baseline).await?;
     let of = |pick: fn(&ProcessUsage) -> f64| -> Vec<(f64, f64)> {
-        pairs.iter().map(|(hit, floor)| (pick(hit), pick(floor))).collect()
+        pairs.iter().map(|(hit, baseline)| (pick(hit), pick(baseline))).collect()
     };
     let figures = [
         Figure::of_pairs(
@@ -41,21 +41,21 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
             "ms",
             "/bin/true",
             &of(|taken| taken.wall_ms),
-            Promise::AtMost(1.6),
+            Threshold::AtMost(1.6),
         ),
         Figure::of_pairs(
             "get-token, cache hit: CPU time",
             "ms",
             "/bin/true",
             &of(|taken| taken.cpu_ms),
-            Promise::None,
+            Threshold::None,
         ),
         Figure::of_pairs(
             "get-token, cache hit: peak memory",
             "MiB",
             "/bin/true",
             &of(|taken| taken.peak_mib),
-            Promise::ValueBelow(4.0),
+            Threshold::ValueBelow(4.0),
         ),
     ];
     Ok(figures.into_iter().flatten().collect())
@@ -86,7 +86,7 @@ pub async fn kubectl_get(person: &Person, world: &World, rounds: usize) -> Resul
         "ms",
         "with a static token",
         &pairs,
-        Promise::None,
+        Threshold::None,
     ))
 }
 

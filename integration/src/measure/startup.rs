@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::figure::{Figure, Promise};
+use super::figure::{Figure, Threshold};
 use super::process_memory::rss_mib;
 use crate::process::Program;
 use crate::world::World;
@@ -22,16 +22,16 @@ pub async fn start_to_ready(world: &World, rounds: usize) -> Result<Vec<Figure>>
     let mut memory = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         broker.stop().await?;
-        let floor =
+        let baseline =
             super::process_time::time_one(Program::new(&parent), &program, &["--version".into()])
                 .await?;
         let began = Instant::now();
         broker.start().await?;
-        times.push((began.elapsed().as_secs_f64() * 1e3, floor.wall_ms));
+        times.push((began.elapsed().as_secs_f64() * 1e3, baseline.wall_ms));
         // Memory that only the start needed is returned within a moment.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let pid = broker.pid().context("the broker has stopped")?;
-        memory.push((rss_mib(pid), floor.peak_mib));
+        memory.push((rss_mib(pid), baseline.peak_mib));
     }
     let figures = [
         Figure::of_pairs(
@@ -39,14 +39,14 @@ pub async fn start_to_ready(world: &World, rounds: usize) -> Result<Vec<Figure>>
             "ms",
             "tenant-broker --version",
             &times,
-            Promise::None,
+            Threshold::None,
         ),
         Figure::of_pairs(
             "broker: resident memory, idle",
             "MiB",
             "tenant-broker --version",
             &memory,
-            Promise::None,
+            Threshold::None,
         ),
     ];
     Ok(figures.into_iter().flatten().collect())

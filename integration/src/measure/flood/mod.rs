@@ -13,12 +13,12 @@ use tenant_shared::SuspendRequest;
 pub use self::client::{ARGUMENT, run as flood};
 use self::client::{CONNECTIONS, FloodInput, ResponseRates, UnauthenticatedFlood};
 pub use self::testbed::FloodTestbed;
-use super::figure::{Figure, Promise, Spread, Timing};
+use super::figure::{Figure, Spread, Threshold, Timing};
 use super::process_memory::{PeakMemory, rss_mib};
 
-/// Promised limit of the slowdown, compared with the flood that does no work.
+/// Threshold of the slowdown, compared with the flood that does no work.
 const MAX_SLOWDOWN: f64 = 2.0;
-/// Promised limit of the broker's memory growth in MiB, from before a flood to after it.
+/// Threshold of the broker's memory growth in MiB, from before a flood to after it.
 const MAX_MEMORY_GROWTH_MIB: f64 = 32.0;
 /// Time in which the flood uses up the bursts of the rate limits.
 const BURST_TIME: Duration = Duration::from_secs(2);
@@ -101,9 +101,9 @@ pub struct Plan {
 /// The results.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Figures with a promise, or with a floor.
+    /// Figures with a threshold, or with a baseline.
     pub figures: Vec<Figure>,
-    /// Figures without a floor.
+    /// Figures without a baseline.
     pub timings: Vec<Timing>,
 }
 
@@ -125,15 +125,15 @@ struct FloodSample {
 pub async fn measure(testbed: &FloodTestbed, engine: &str, plan: Plan) -> Result<Measured> {
     let mut measured = Measured::default();
     for kind in FloodKind::ALL {
-        let (mut beside, mut floor) = (Vec::new(), Vec::new());
+        let (mut beside, mut baseline) = (Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             for works in [round % 2 == 0, round % 2 != 0] {
                 let one = sample(testbed, &kind.input(testbed, works), plan).await?;
-                if works { beside.push(one) } else { floor.push(one) }
+                if works { beside.push(one) } else { baseline.push(one) }
             }
         }
         let name = format!("{engine}, {CONNECTIONS} connections, {}", kind.name());
-        add(&mut measured, &name, &beside, &floor);
+        add(&mut measured, &name, &beside, &baseline);
     }
     Ok(measured)
 }
@@ -198,29 +198,29 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get(at).copied().unwrap_or_default()
 }
 
-fn add(measured: &mut Measured, name: &str, beside: &[FloodSample], floor: &[FloodSample]) {
-    let figure = |what: &str, pick: fn(&FloodSample) -> f64, promise| {
+fn add(measured: &mut Measured, name: &str, beside: &[FloodSample], baseline: &[FloodSample]) {
+    let figure = |what: &str, pick: fn(&FloodSample) -> f64, threshold| {
         let pairs: Vec<_> =
-            beside.iter().zip(floor).map(|(one, other)| (pick(one), pick(other))).collect();
-        let floor = "beside a flood of 404";
-        Figure::of_pairs(format!("{name}: {what}"), "ms", floor, &pairs, promise)
+            beside.iter().zip(baseline).map(|(one, other)| (pick(one), pick(other))).collect();
+        let baseline = "beside a flood of 404";
+        Figure::of_pairs(format!("{name}: {what}"), "ms", baseline, &pairs, threshold)
     };
-    let promise = Promise::AtMost(MAX_SLOWDOWN);
-    measured.figures.extend(figure("issuance, p50", |sample| sample.issuance[0], Promise::None));
-    measured.figures.extend(figure("issuance, p99", |sample| sample.issuance[1], promise));
+    let threshold = Threshold::AtMost(MAX_SLOWDOWN);
+    measured.figures.extend(figure("issuance, p50", |sample| sample.issuance[0], Threshold::None));
+    measured.figures.extend(figure("issuance, p99", |sample| sample.issuance[1], threshold));
     measured.figures.extend(figure(
         "suspension, p50",
         |sample| sample.suspension[0],
-        Promise::None,
+        Threshold::None,
     ));
-    measured.figures.extend(figure("suspension, p99", |sample| sample.suspension[1], promise));
+    measured.figures.extend(figure("suspension, p99", |sample| sample.suspension[1], threshold));
     let memory: Vec<_> = beside.iter().map(|sample| (sample.after, sample.before)).collect();
     measured.figures.extend(Figure::of_pairs(
         format!("{name}: memory of the broker after the flood"),
         "MiB",
         "before it",
         &memory,
-        Promise::AddedAtMost(MAX_MEMORY_GROWTH_MIB),
+        Threshold::AddedAtMost(MAX_MEMORY_GROWTH_MIB),
     ));
     let refused: Vec<_> = beside.iter().map(|sample| (sample.unavailable, 1.0)).collect();
     measured.figures.extend(Figure::of_pairs(
@@ -228,7 +228,7 @@ fn add(measured: &mut Measured, name: &str, beside: &[FloodSample], floor: &[Flo
         "",
         "limit (exclusive)",
         &refused,
-        Promise::ValueBelow(1.0),
+        Threshold::ValueBelow(1.0),
     ));
     let grown = Spread::of(beside.iter().map(|sample| sample.grown));
     measured.timings.extend(grown.map(|value| Timing {
@@ -244,7 +244,7 @@ fn add(measured: &mut Measured, name: &str, beside: &[FloodSample], floor: &[Flo
         let name = format!("{name}: answers {status}");
         Some(Timing { name, unit: "1/s", value: Spread::of(rates)? })
     }));
-    let plain = floor.iter().map(|sample| sample.flooded.answers.values().sum::<f64>());
+    let plain = baseline.iter().map(|sample| sample.flooded.answers.values().sum::<f64>());
     measured.timings.extend(Spread::of(plain).map(|value| Timing {
         name: format!("{name}: answers of the flood of 404"),
         unit: "1/s",

@@ -10,7 +10,7 @@ use super::requests::{RequestSpec, sample};
 use super::sample::Sample;
 use super::testbed::GatewayTestbed;
 use super::{Measured, Plan};
-use crate::measure::figure::{Figure, Promise, Spread, Timing};
+use crate::measure::figure::{Figure, Spread, Threshold, Timing};
 
 /// Interval of the requests of a tenant who sends 100 a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -30,15 +30,15 @@ enum FloodPath {
 pub(super) async fn measure(testbed: &GatewayTestbed, plan: Plan) -> Result<Measured> {
     let mut measured = Measured::default();
     let gets = || RequestSpec::small_get(testbed);
-    for (name, spec, with, promise) in [
+    for (name, spec, with, threshold) in [
         (
             "100 GETs a second",
             gets().every(REQUEST_INTERVAL),
             FloodPath::SmallGets,
-            Promise::AtMost(1.5),
+            Threshold::AtMost(1.5),
         ),
-        ("GETs without a pause", gets(), FloodPath::SmallGets, Promise::AtMost(1.5)),
-        ("100 GETs a second", gets().every(REQUEST_INTERVAL), FloodPath::Lists, Promise::None),
+        ("GETs without a pause", gets(), FloodPath::SmallGets, Threshold::AtMost(1.5)),
+        ("100 GETs a second", gets().every(REQUEST_INTERVAL), FloodPath::Lists, Threshold::None),
     ] {
         let (flood, path) = match with {
             FloodPath::SmallGets => ("GETs", &testbed.flooding().small),
@@ -62,7 +62,7 @@ pub(super) async fn measure(testbed: &GatewayTestbed, plan: Plan) -> Result<Meas
             }
         }
         let name = format!("{name}, another tenant floods with {flood}");
-        add(&mut measured, &name, promise, &beside, &alone, &floods);
+        add(&mut measured, &name, threshold, &beside, &alone, &floods);
     }
     Ok(measured)
 }
@@ -73,18 +73,18 @@ type RateField = fn(&TenantFloodRates) -> f64;
 fn add(
     measured: &mut Measured,
     name: &str,
-    promise: Promise,
+    threshold: Threshold,
     beside: &[Sample],
     alone: &[Sample],
     floods: &[TenantFloodRates],
 ) {
-    let figure = |what: &str, pick: fn(&Sample) -> f64, promise| {
+    let figure = |what: &str, pick: fn(&Sample) -> f64, threshold| {
         let pairs: Vec<_> =
             beside.iter().zip(alone).map(|(one, other)| (pick(one), pick(other))).collect();
-        Figure::of_pairs(format!("{name}: {what}"), "ms", "with nothing else", &pairs, promise)
+        Figure::of_pairs(format!("{name}: {what}"), "ms", "with nothing else", &pairs, threshold)
     };
-    measured.figures.extend(figure("p50", |sample| sample.p50, Promise::None));
-    measured.figures.extend(figure("p99", |sample| sample.p99, promise));
+    measured.figures.extend(figure("p50", |sample| sample.p50, Threshold::None));
+    measured.figures.extend(figure("p99", |sample| sample.p99, threshold));
     let timings: [(_, _, RateField); 5] = [
         ("served", "1/s", |flood| flood.served),
         ("refused", "1/s", |flood| flood.refused),

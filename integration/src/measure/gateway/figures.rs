@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::route::RouteName;
 use super::sample::Sample;
 use super::{Measured, Round};
-use crate::measure::figure::{Figure, Promise, Spread};
+use crate::measure::figure::{Figure, Spread, Threshold};
 
-/// The number of connections that the promised limits are for; measurements from before the gateway
+/// The number of connections that the thresholds are for; measurements from before the gateway
 /// used it.
 const BUSY_CONNECTIONS: usize = 16;
 
@@ -89,10 +89,10 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
     let rows = names.iter().filter_map(|&way| Row::of(what, connections, way, rounds));
     measured.rows.extend(rows);
     let is_get = what.starts_with("GET");
-    let when = |is_so: bool, promise| if is_so && is_get { promise } else { Promise::None };
-    let busy = |promise| when(connections == BUSY_CONNECTIONS, promise);
-    let alone = |promise| when(connections == 1, promise);
-    let beside = |named: &str, unit, other: RouteName, pick: fn(&Sample) -> f64, promise| {
+    let when = |is_so: bool, threshold| if is_so && is_get { threshold } else { Threshold::None };
+    let busy = |threshold| when(connections == BUSY_CONNECTIONS, threshold);
+    let alone = |threshold| when(connections == 1, threshold);
+    let beside = |named: &str, unit, other: RouteName, pick: fn(&Sample) -> f64, threshold| {
         let pairs: Vec<_> = rounds
             .iter()
             .filter_map(|round| {
@@ -101,7 +101,7 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
             .collect();
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("{what}, {connections} connection{plural}: {named}");
-        Figure::of_pairs(name, unit, other.to_string(), &pairs, promise)
+        Figure::of_pairs(name, unit, other.to_string(), &pairs, threshold)
     };
     let figures = [
         beside(
@@ -109,48 +109,48 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
             "1/s",
             RouteName::Direct,
             |sample| sample.rate,
-            busy(Promise::AtLeast(0.75)),
+            busy(Threshold::AtLeast(0.75)),
         ),
         beside(
             "p50",
             "ms",
             RouteName::Direct,
             |sample| sample.p50,
-            alone(Promise::AddedAtMost(0.15)),
+            alone(Threshold::AddedAtMost(0.15)),
         ),
         beside(
             "CPU of the proxy for one",
             "us",
             RouteName::Nginx,
             |sample| sample.proxy_cpu,
-            busy(Promise::AtMost(1.5)),
+            busy(Threshold::AtMost(1.5)),
         ),
         beside(
             "CPU of the proxy for one",
             "us",
             RouteName::KubectlProxy,
             |sample| sample.proxy_cpu,
-            busy(Promise::AtMost(0.5)),
+            busy(Threshold::AtMost(0.5)),
         ),
         beside(
             "CPU of the API server for one",
             "us",
             RouteName::Direct,
             |sample| sample.server_cpu,
-            Promise::None,
+            Threshold::None,
         ),
     ];
     measured.figures.extend(figures.into_iter().flatten());
     for other in names.into_iter().filter(|name| matches!(name, RouteName::OtherBuild(_))) {
         let figures = [
-            beside("a second", "1/s", other, |sample| sample.rate, Promise::None),
-            beside("p50", "ms", other, |sample| sample.p50, Promise::None),
+            beside("a second", "1/s", other, |sample| sample.rate, Threshold::None),
+            beside("p50", "ms", other, |sample| sample.p50, Threshold::None),
             beside(
                 "CPU of the proxy for one",
                 "us",
                 other,
                 |sample| sample.proxy_cpu,
-                Promise::None,
+                Threshold::None,
             ),
         ];
         measured.figures.extend(figures.into_iter().flatten());

@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::route::{Route, RouteName};
 use super::testbed::GatewayTestbed;
 use crate::broker::Broker;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::process_memory::rss_mib;
 
 /// Time until the memory that a start, or opening the watches, needed is returned.
@@ -28,32 +28,32 @@ pub(super) async fn figures(
     rounds: usize,
 ) -> Result<Vec<Figure>> {
     let others: Vec<_> = testbed.other_builds().collect();
-    let mut floors = vec![Pairs::new("kubectl proxy".to_owned())];
-    floors.extend(others.iter().map(|(_, route)| Pairs::new(route.name.to_string())));
+    let mut baselines = vec![Pairs::new("kubectl proxy".to_owned())];
+    baselines.extend(others.iter().map(|(_, route)| Pairs::new(route.name.to_string())));
     for _ in 0..rounds {
         let gateway =
             broker_memory(testbed, testbed.world().broker(), testbed.gateway(), watches).await?;
-        floors[0].push(&gateway, &kubectl_proxy_memory(testbed, watches).await?);
-        for (pairs, (broker, route)) in floors[1..].iter_mut().zip(&others) {
+        baselines[0].push(&gateway, &kubectl_proxy_memory(testbed, watches).await?);
+        for (pairs, (broker, route)) in baselines[1..].iter_mut().zip(&others) {
             pairs.push(&gateway, &broker_memory(testbed, broker, route, watches).await?);
         }
     }
-    let figures = floors.iter().enumerate().flat_map(|(index, floor)| {
-        let promise = |promise| if index == 0 { promise } else { Promise::None };
+    let figures = baselines.iter().enumerate().flat_map(|(index, baseline)| {
+        let threshold = |threshold| if index == 0 { threshold } else { Threshold::None };
         [
             Figure::of_pairs(
                 "resident memory of the gateway's broker, idle",
                 "MB",
-                &floor.name,
-                &floor.idle,
-                promise(Promise::ValueBelow(20.0)),
+                &baseline.name,
+                &baseline.idle,
+                threshold(Threshold::ValueBelow(20.0)),
             ),
             Figure::of_pairs(
                 format!("resident memory for each of {watches} idle watches"),
                 "KiB",
-                &floor.name,
-                &floor.watch,
-                promise(Promise::AtMost(0.5)),
+                &baseline.name,
+                &baseline.watch,
+                threshold(Threshold::AtMost(0.5)),
             ),
         ]
     });
@@ -74,9 +74,9 @@ impl Pairs {
         Self { name, idle: Vec::new(), watch: Vec::new() }
     }
 
-    fn push(&mut self, gateway: &MemoryUse, floor: &MemoryUse) {
-        self.idle.push((gateway.idle * MB_PER_MIB, floor.idle * MB_PER_MIB));
-        self.watch.push((gateway.watch * 1024.0, floor.watch * 1024.0));
+    fn push(&mut self, gateway: &MemoryUse, baseline: &MemoryUse) {
+        self.idle.push((gateway.idle * MB_PER_MIB, baseline.idle * MB_PER_MIB));
+        self.watch.push((gateway.watch * 1024.0, baseline.watch * 1024.0));
     }
 }
 

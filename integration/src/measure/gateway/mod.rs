@@ -88,9 +88,9 @@ pub struct Plan {
 pub struct Measured {
     /// The result of each route by itself.
     pub rows: Vec<Row>,
-    /// The gateway compared with the other routes, with the promised limits.
+    /// The gateway compared with the other routes, with the thresholds.
     pub figures: Vec<Figure>,
-    /// Figures without a floor.
+    /// Figures without a baseline.
     pub timings: Vec<Timing>,
 }
 

@@ -1,4 +1,4 @@
-//! nginx as a reverse proxy in front of the API server: the floor.
+//! nginx as a reverse proxy in front of the API server: the baseline.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -12,7 +12,7 @@ use super::objects::{
     USUAL_SPEC_BYTES, distributions, inference_services, model, service, services,
 };
 use super::testbed::{MEMBERS, ModelTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 use crate::measure::objects::config_maps;
 use crate::measure::raw::ms;
@@ -65,7 +65,7 @@ async fn of_models(
     let mut pairs = Vec::with_capacity(plan.installations);
     // The first pair finds connections and caches cold.
     for number in 0..=plan.installations {
-        let (mut value, mut floor) = (0.0, 0.0);
+        let (mut value, mut baseline) = (0.0, 0.0);
         for is_value in [number % 2 == 0, number % 2 != 0] {
             // The lists are read once before, so that they do not wait for what was deleted.
             calls.read(&mut direct).await?;
@@ -75,18 +75,18 @@ async fn of_models(
                 value = ms(began.elapsed());
             } else {
                 calls.send(&mut direct).await?;
-                floor = ms(began.elapsed());
+                baseline = ms(began.elapsed());
             }
             uninstall(testbed).await?;
         }
         if number > 0 {
-            pairs.push((value, floor));
+            pairs.push((value, baseline));
         }
     }
     let plural = if names.len() == 1 { "" } else { "s" };
     let name = format!("installation with {} model{plural}", names.len());
-    let floor = format!("its {} calls directly, in sequence", calls.reads.len() + 2);
-    Ok(Figure::of_pairs(name, "ms", floor, &pairs, Promise::AtMost(1.0)))
+    let baseline = format!("its {} calls directly, in sequence", calls.reads.len() + 2);
+    Ok(Figure::of_pairs(name, "ms", baseline, &pairs, Threshold::AtMost(1.0)))
 }
 
 /// Deletes the distribution and its ConfigMap.

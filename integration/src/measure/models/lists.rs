@@ -10,7 +10,7 @@ use super::objects::{
 };
 use super::samples::{broker_cpu, compared, pairs};
 use super::testbed::{CREATORS, MEMBERS, ModelTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 
 /// Models of each kind.
@@ -62,13 +62,13 @@ async fn of_namespace(
     };
     let value = async || caller.succeed(&models).await.map(drop);
     let pairs = pairs(testbed, plan, value, both).await?;
-    let floor = "both lists directly, side by side";
-    let is_busy = if count > 0 { Promise::AtMost(0.25) } else { Promise::None };
+    let baseline = "both lists directly, side by side";
+    let is_busy = if count > 0 { Threshold::AtMost(0.25) } else { Threshold::None };
     let server = format!("{name}: CPU of the API server");
     let figures = [
-        compared(name, "ms", floor, &pairs, |sample| sample.p50, Promise::AtMost(limit)),
+        compared(name, "ms", baseline, &pairs, |sample| sample.p50, Threshold::AtMost(limit)),
         broker_cpu(name, &pairs, is_busy),
-        compared(server, "ms", floor, &pairs, |sample| sample.server_cpu / 1e3, Promise::None),
+        compared(server, "ms", baseline, &pairs, |sample| sample.server_cpu / 1e3, Threshold::None),
     ];
     Ok(figures.into_iter().flatten().collect())
 }

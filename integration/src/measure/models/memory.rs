@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::ModelPlan;
 use super::objects::{inference_services, model};
 use super::testbed::{MEMBERS, ModelTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 use crate::measure::process_memory::{PeakMemory, rss_mib};
 
@@ -58,24 +58,30 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
     let name = "resident memory of the broker, idle";
     let lists = format!("resident memory of the broker, {LISTS} lists of 1 MiB at once");
     let later = IDLE_CONNECTIONS_TIME + SETTLE_TIME;
-    let floor = "without model services";
+    let baseline = "without model services";
     let figures = [
-        Figure::of_pairs(name, "MB", floor, &idle, Promise::AddedAtMost(0.5)),
-        Figure::of_pairs(format!("{name}: aim"), "MB", floor, &idle, Promise::ValueBelow(20.0)),
-        Figure::of_pairs(format!("{lists}: peak"), "MB", "before", &peaks, Promise::None),
+        Figure::of_pairs(name, "MB", baseline, &idle, Threshold::AddedAtMost(0.5)),
+        Figure::of_pairs(
+            format!("{name}: aim"),
+            "MB",
+            baseline,
+            &idle,
+            Threshold::ValueBelow(20.0),
+        ),
+        Figure::of_pairs(format!("{lists}: peak"), "MB", "before", &peaks, Threshold::None),
         Figure::of_pairs(
             format!("{lists}: {SETTLE_TIME:?} after"),
             "MB",
             "before",
             &soon,
-            Promise::None,
+            Threshold::None,
         ),
         Figure::of_pairs(
             format!("{lists}: {later:?} after"),
             "MB",
             "before",
             &after,
-            Promise::AddedAtMost(8.0),
+            Threshold::AddedAtMost(8.0),
         ),
     ];
     Ok(figures.into_iter().flatten().collect())

@@ -55,7 +55,7 @@ impl fmt::Display for ModelPart {
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelPlan {
-    /// Samples of each figure and of its floor.
+    /// Samples of each figure and of its baseline.
     pub rounds: usize,
     /// Length of one sample.
     pub length: Duration,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::ModelPlan;
 use super::samples::{broker_cpu, compared, pairs};
 use super::testbed::{ADMINISTRATOR, CREATORS, ModelTestbed, READER};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::{Caller, CallerRequest};
 use crate::measure::gateway::route::Route;
 use crate::measure::gateway::sample::Sample;
@@ -58,16 +58,16 @@ async fn populate(testbed: &ModelTestbed) -> Result<()> {
 async fn of_token(testbed: &ModelTestbed, plan: ModelPlan) -> Result<Vec<Figure>> {
     populate(testbed).await?;
     let name = format!("namespaces, a user with {} of {ALL}", READABLE.len());
-    let floor = "list of all, directly";
+    let baseline = "list of all, directly";
     let (services, direct) = (testbed.services(READER)?, testbed.direct(ADMINISTRATOR)?);
     let list = CallerRequest::get(format!("/{NAMESPACES}"));
     let pairs = samples(testbed, plan, (&services, READABLE.len()), (&direct, &list)).await?;
     let server = format!("{name}: CPU of the API server");
-    let limit = Promise::AtMost(4.0);
+    let limit = Threshold::AtMost(4.0);
     let figures = [
-        compared(&name, "ms", floor, &pairs, |sample| sample.p50, limit),
-        compared(server, "ms", floor, &pairs, |sample| sample.server_cpu / 1e3, limit),
-        broker_cpu(&name, &pairs, Promise::None),
+        compared(&name, "ms", baseline, &pairs, |sample| sample.p50, limit),
+        compared(server, "ms", baseline, &pairs, |sample| sample.server_cpu / 1e3, limit),
+        broker_cpu(&name, &pairs, Threshold::None),
     ];
     Ok(figures.into_iter().flatten().collect())
 }
@@ -84,10 +84,10 @@ async fn of_session(testbed: &ModelTestbed, plan: ModelPlan) -> Result<Vec<Figur
     let direct = testbed.direct(&credential.token)?;
     let get = CallerRequest::get(format!("/{NAMESPACES}/{}", workspace.namespace));
     let pairs = samples(testbed, plan, (&services, 1), (&direct, &get)).await?;
-    let (name, floor) = ("namespaces, a session with one workspace", "GET of it directly");
+    let (name, baseline) = ("namespaces, a session with one workspace", "GET of it directly");
     let figures = [
-        compared(name, "ms", floor, &pairs, |sample| sample.p50, Promise::AtMost(1.5)),
-        broker_cpu(name, &pairs, Promise::None),
+        compared(name, "ms", baseline, &pairs, |sample| sample.p50, Threshold::AtMost(1.5)),
+        broker_cpu(name, &pairs, Threshold::None),
     ];
     Ok(figures.into_iter().flatten().collect())
 }
@@ -100,11 +100,11 @@ async fn samples(
     (direct, request): (&Route, &CallerRequest),
 ) -> Result<Vec<(Sample, Sample)>> {
     let mut caller = Caller::connect(services, false).await?;
-    let mut floor = Caller::connect(direct, false).await?;
+    let mut baseline = Caller::connect(direct, false).await?;
     let namespaces = CallerRequest::get("/namespaces");
     let shown: Value = serde_json::from_slice(&caller.fetch(&namespaces).await?)?;
     let shown = shown["data"].as_array().map_or(0, Vec::len);
     ensure!(shown == count, "{shown} namespaces are shown instead of {count}");
     let value = async || caller.succeed(&namespaces).await.map(drop);
-    pairs(testbed, plan, value, async || floor.succeed(request).await.map(drop)).await
+    pairs(testbed, plan, value, async || baseline.succeed(request).await.map(drop)).await
 }

@@ -7,7 +7,7 @@ use super::ModelPlan;
 use super::samples::{broker_cpu, compared};
 use super::testbed::{MEMBERS, ModelTestbed};
 use crate::measure::alternation::alternate;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::CallerRequest;
 use crate::measure::gateway::requests::{self, RequestSpec};
 
@@ -29,14 +29,14 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
     for connections in CONNECTIONS {
         let (server, length) = (testbed.server(), plan.length);
         let value = || requests::sample(server, &services, &user, connections, length);
-        let floor = || requests::sample(server, &direct, &review, connections, length);
-        let pairs = alternate(plan.rounds, value, floor).await?;
+        let baseline = || requests::sample(server, &direct, &review, connections, length);
+        let pairs = alternate(plan.rounds, value, baseline).await?;
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("GET /user, {connections} connection{plural}");
-        let when = |is_so: bool, promise| if is_so { promise } else { Promise::None };
-        let alone = when(connections == 1, Promise::AddedAtMost(0.25));
-        let busy = |promise| when(connections > 1, promise);
-        let rate = busy(Promise::AtLeast(0.65));
+        let when = |is_so: bool, threshold| if is_so { threshold } else { Threshold::None };
+        let alone = when(connections == 1, Threshold::AddedAtMost(0.25));
+        let busy = |threshold| when(connections > 1, threshold);
+        let rate = busy(Threshold::AtLeast(0.65));
         figures.extend(compared(format!("{name}: p50"), "ms", FLOOR, &pairs, |t| t.p50, alone));
         figures.extend(compared(
             format!("{name}: a second"),
@@ -46,7 +46,7 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
             |sample| sample.rate,
             rate,
         ));
-        figures.extend(broker_cpu(&name, &pairs, busy(Promise::ValueAtMost(0.2))));
+        figures.extend(broker_cpu(&name, &pairs, busy(Threshold::ValueAtMost(0.2))));
     }
     Ok(figures)
 }

@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use super::load::Load;
 use super::testbed::{PolicySet, PolicyTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +28,16 @@ pub struct Plan {
     pub profile: Duration,
 }
 
-/// The floor of the cost.
+/// The baseline of the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Floor {
+pub enum Baseline {
     /// No policies.
     NoPolicies,
     /// The policies of an earlier version.
     PreviousPolicies,
 }
 
-impl Floor {
+impl Baseline {
     fn name(self) -> &'static str {
         match self {
             Self::NoPolicies => "without the policies",
@@ -46,20 +46,20 @@ impl Floor {
     }
 }
 
-/// One kind of request, and the promised limits of its cost.
+/// One kind of request, and the thresholds of its cost.
 struct RequestKind {
     name: &'static str,
     load: fn(&PolicyTestbed) -> Load,
-    /// Turns of each server in a round; a tighter promise needs more.
+    /// Turns of each server in a round; a tighter threshold needs more.
     turns: usize,
     /// The limit compared with no policies.
-    promise: Promise,
+    threshold: Threshold,
     /// The limit compared with the policies of an earlier version.
-    promise_against_previous: Promise,
+    threshold_against_previous: Threshold,
 }
 
-/// Promised limit of the CPU growth by a change of the policies.
-const MAX_CPU_GROWTH: Promise = Promise::AtMost(1.1);
+/// Threshold of the CPU growth by a change of the policies.
+const MAX_CPU_GROWTH: Threshold = Threshold::AtMost(1.1);
 
 const KINDS: [RequestKind; 5] = [
     RequestKind {
@@ -67,48 +67,52 @@ const KINDS: [RequestKind; 5] = [
         load: PolicyTestbed::tokens,
         turns: 16,
         // Half the cost of the first set of policies.
-        promise: Promise::AddedAtMost(0.25),
-        promise_against_previous: MAX_CPU_GROWTH,
+        threshold: Threshold::AddedAtMost(0.25),
+        threshold_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a Service of the tenant, created and deleted",
         load: PolicyTestbed::services,
         turns: 16,
-        promise: Promise::None,
-        promise_against_previous: MAX_CPU_GROWTH,
+        threshold: Threshold::None,
+        threshold_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a pod of the tenant",
         load: PolicyTestbed::pods,
         turns: 16,
-        promise: Promise::None,
-        promise_against_previous: MAX_CPU_GROWTH,
+        threshold: Threshold::None,
+        threshold_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a ConfigMap elsewhere",
         load: PolicyTestbed::config_maps,
         turns: 24,
         // The profiles measure this.
-        promise: Promise::None,
-        promise_against_previous: Promise::None,
+        threshold: Threshold::None,
+        threshold_against_previous: Threshold::None,
     },
     RequestKind {
         name: "API server's CPU for a ServiceAccount elsewhere",
         load: PolicyTestbed::service_accounts,
         turns: 4,
-        promise: Promise::None,
-        promise_against_previous: Promise::None,
+        threshold: Threshold::None,
+        threshold_against_previous: Threshold::None,
     },
 ];
 
 /// The function of the API server that evaluates policies, as its profiles name it.
 const POLICY_FUNCTION: &str = "admission/plugin/policy/validating.(*Plugin).Validate";
 
-/// Measures CPU time for each kind of request with the policies, compared with the floor.
+/// Measures CPU time for each kind of request with the policies, compared with the baseline.
 ///
 /// # Errors
 /// A request fails, or the policies cannot be changed.
-pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Result<Vec<Figure>> {
+pub async fn cost(
+    servers: &[PolicyTestbed; 2],
+    baseline: Baseline,
+    plan: Plan,
+) -> Result<Vec<Figure>> {
     let [one, other] = servers;
     let mut pairs = KINDS.map(|_| Vec::with_capacity(plan.rounds));
     for round in 0..plan.rounds {
@@ -127,14 +131,14 @@ pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Res
         }
     }
     let figures = KINDS.iter().zip(&pairs).filter_map(|(kind, pairs)| {
-        let promise = match floor {
-            Floor::NoPolicies => kind.promise,
-            Floor::PreviousPolicies => kind.promise_against_previous,
+        let threshold = match baseline {
+            Baseline::NoPolicies => kind.threshold,
+            Baseline::PreviousPolicies => kind.threshold_against_previous,
         };
-        Figure::of_pairs(kind.name, "ms", floor.name(), pairs, promise)
+        Figure::of_pairs(kind.name, "ms", baseline.name(), pairs, threshold)
     });
     let mut figures: Vec<_> = figures.collect();
-    figures.extend(shares(servers, floor.name(), plan).await?);
+    figures.extend(shares(servers, baseline.name(), plan).await?);
     Ok(figures)
 }
 
@@ -142,19 +146,19 @@ pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Res
 /// requests.
 pub(in crate::measure) async fn shares(
     servers: &[PolicyTestbed; 2],
-    floor: &str,
+    baseline: &str,
     plan: Plan,
 ) -> Result<Option<Figure>> {
     let mut shares = Vec::with_capacity(plan.rounds);
     for round in 0..plan.rounds {
         let (with, without) = (&servers[round % 2], &servers[(round + 1) % 2]);
-        tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Floor))?;
+        tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Baseline))?;
         let checked = with.profile(&with.config_maps(), plan.profile).await?;
         let free = without.profile(&without.config_maps(), plan.profile).await?;
         shares.push((checked.percent_below(POLICY_FUNCTION), free.percent_below(POLICY_FUNCTION)));
     }
     let name = "API server's time in policies, of all for a ConfigMap elsewhere";
-    Ok(Figure::of_pairs(name, "%", floor, &shares, Promise::AddedAtMost(2.0)))
+    Ok(Figure::of_pairs(name, "%", baseline, &shares, Threshold::AddedAtMost(2.0)))
 }
 
 /// Measures the CPU time of a request with the policies and without, for each kind and turn.
@@ -163,7 +167,7 @@ async fn side_by_side(
     without: &PolicyTestbed,
     plan: Plan,
 ) -> Result<[Vec<(f64, f64)>; KINDS.len()]> {
-    tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Floor))?;
+    tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Baseline))?;
     let mut values = KINDS.map(|kind| Vec::with_capacity(kind.turns));
     for (kind, values) in KINDS.iter().zip(&mut values) {
         let (checked, free) = ((kind.load)(with), (kind.load)(without));
@@ -175,8 +179,8 @@ async fn side_by_side(
                 let cost = checked.run(with.pid(), plan.length).await?;
                 (cost, free.run(without.pid(), plan.length).await?)
             } else {
-                let floor = free.run(without.pid(), plan.length).await?;
-                (checked.run(with.pid(), plan.length).await?, floor)
+                let baseline = free.run(without.pid(), plan.length).await?;
+                (checked.run(with.pid(), plan.length).await?, baseline)
             });
         }
     }

@@ -9,6 +9,6 @@ mod suspension;
 mod testbed;
 
 pub(super) use cost::shares;
-pub use cost::{Floor, Plan, cost};
+pub use cost::{Baseline, Plan, cost};
 pub use suspension::latency;
 pub use testbed::{PolicyTestbed, manifest};

@@ -47,7 +47,7 @@ pub(super) enum PolicySet {
     /// The policies that the measured broker installs.
     Current,
     /// The policies to compare with: those of another version, or none.
-    Floor,
+    Baseline,
 }
 
 /// A control plane with a tenant's namespace and another one.
@@ -59,7 +59,7 @@ pub struct PolicyTestbed {
     tenant: reqwest::Client,
     profiler: reqwest::Client,
     current: Vec<DynamicObject>,
-    floor: Vec<DynamicObject>,
+    baseline: Vec<DynamicObject>,
 }
 
 impl std::fmt::Debug for PolicyTestbed {
@@ -70,7 +70,7 @@ impl std::fmt::Debug for PolicyTestbed {
 
 impl PolicyTestbed {
     /// Starts a control plane below `folder`. The current policies are those that `program`
-    /// (`tenant-broker`) installs with these settings (`key=value`); `floor` is the manifest of the
+    /// (`tenant-broker`) installs with these settings (`key=value`); `baseline` is the manifest of the
     /// policies to compare with, empty for none.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl PolicyTestbed {
     pub async fn start(
         program: &Path,
         settings: &[String],
-        floor: &str,
+        baseline: &str,
         folder: &Path,
     ) -> Result<Self> {
         let options = ControlPlaneOptions { folder: Some(folder.into()), ..Default::default() };
@@ -97,7 +97,7 @@ impl PolicyTestbed {
             tenant: broker.clone(),
             broker,
             current,
-            floor: policies(floor)?,
+            baseline: policies(baseline)?,
             cluster,
         };
         testbed.make_objects().await?;
@@ -113,8 +113,8 @@ impl PolicyTestbed {
     /// Swaps the policies and returns once the set is in force.
     pub(super) async fn use_set(&self, set: PolicySet) -> Result<()> {
         let (wanted, other) = match set {
-            PolicySet::Current => (&self.current, &self.floor),
-            PolicySet::Floor => (&self.floor, &self.current),
+            PolicySet::Current => (&self.current, &self.baseline),
+            PolicySet::Baseline => (&self.baseline, &self.current),
         };
         let key = |object: &DynamicObject| (object.types.clone(), object.metadata.name.clone());
         for object in wanted {

@@ -9,7 +9,7 @@ use super::plan::{Measured, TenantPlan};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
 use super::testbed::TenantTestbed;
 use crate::control_plane::{ControlPlane, ControlPlaneOptions};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::raw::{RawApi, ms};
 
 /// How much slower creations may be with all Tenants than with one: the noise of such a run.
@@ -57,21 +57,21 @@ impl Admission {
             let plural = if tenants == 1 { "" } else { "s" };
             format!("create namespace with the policies, {tenants} Tenant{plural}")
         };
-        let floor = "administrator, no policies";
+        let baseline = "administrator, no policies";
         let ratio = |pairs: &[(f64, f64)]| -> Vec<f64> {
-            pairs.iter().map(|(value, floor)| value / floor).collect()
+            pairs.iter().map(|(value, baseline)| value / baseline).collect()
         };
         let growth: Vec<_> = ratio(&with_all).into_iter().zip(ratio(&self.with_one)).collect();
-        let promise = Promise::AtMost(1.5);
+        let threshold = Threshold::AtMost(1.5);
         let figures = [
-            Figure::of_pairs(name(1), "ms", floor, &self.with_one, promise),
-            Figure::of_pairs(name(tenants), "ms", floor, &with_all, promise),
+            Figure::of_pairs(name(1), "ms", baseline, &self.with_one, threshold),
+            Figure::of_pairs(name(tenants), "ms", baseline, &with_all, threshold),
             Figure::of_pairs(
                 format!("ratio of the creations with {tenants} Tenants"),
                 "",
                 "ratio with 1 Tenant",
                 &growth,
-                Promise::AtMost(MAX_GROWTH),
+                Threshold::AtMost(MAX_GROWTH),
             ),
         ];
         Ok(Measured { figures: figures.into_iter().flatten().collect(), ..Measured::default() })
@@ -100,8 +100,8 @@ impl Admission {
                 let value = create(&owner, number).await?;
                 (value, create(&administrator, number).await?)
             } else {
-                let floor = create(&administrator, number).await?;
-                (create(&owner, number).await?, floor)
+                let baseline = create(&administrator, number).await?;
+                (create(&owner, number).await?, baseline)
             };
             // The first requests find connections and caches cold.
             if number >= 5 {

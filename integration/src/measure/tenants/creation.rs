@@ -10,7 +10,7 @@ use super::objects::{NAMESPACES, config_maps, plain_namespace, role_bindings};
 use super::plan::{Measured, TenantPlan};
 use super::population::{CREATED, namespace_of};
 use super::testbed::TenantTestbed;
-use crate::measure::figure::{Figure, Promise, Spread, Timing};
+use crate::measure::figure::{Figure, Spread, Threshold, Timing};
 use crate::measure::raw::{RawApi, ms};
 
 /// A tenant without a Tenant, so that the broker does not work on its namespaces. Its name is as
@@ -50,12 +50,12 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
     }
     let name = "namespace through the gateway, to its 201 with all rights";
     let figures = [
-        (raw, "six raw requests", Promise::AtMost(1.0)),
-        (waiting, "the same, which wait for the quota", Promise::None),
+        (raw, "six raw requests", Threshold::AtMost(1.0)),
+        (waiting, "the same, which wait for the quota", Threshold::None),
     ];
-    let figures = figures
-        .into_iter()
-        .filter_map(|(pairs, floor, promise)| Figure::of_pairs(name, "ms", floor, &pairs, promise));
+    let figures = figures.into_iter().filter_map(|(pairs, baseline, threshold)| {
+        Figure::of_pairs(name, "ms", baseline, &pairs, threshold)
+    });
     let timing = Spread::of(refused).map(|value| Timing {
         name: "first request after the 201, refused (1) or not (0)".to_owned(),
         unit: "",

@@ -9,7 +9,7 @@ use super::objects::config_maps;
 use super::plan::{Measured, TenantPlan};
 use super::population::{MEDIUM, NEWCOMERS, NEWCOMERS_TENANT, namespace_of};
 use super::testbed::{Member, TenantTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::raw::ms;
 
 /// Pause between two attempts to use a credential.
@@ -36,8 +36,8 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
         pairs.push((new, first_success(testbed, &known).await?));
     }
     let name = format!("first credential of a new group member, {MEDIUM} namespaces");
-    let floor = "for a membership that exists";
-    let figure = Figure::of_pairs(name, "ms", floor, &pairs, Promise::ValueBelow(250.0));
+    let baseline = "for a membership that exists";
+    let figure = Figure::of_pairs(name, "ms", baseline, &pairs, Threshold::ValueBelow(250.0));
     Ok(Measured { figures: figure.into_iter().collect(), ..Measured::default() })
 }
 

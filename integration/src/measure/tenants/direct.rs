@@ -9,7 +9,7 @@ use super::objects::{NAMESPACES, config_maps, plain_namespace, role_binding, rol
 use super::plan::{Measured, TenantPlan};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
 use super::testbed::TenantTestbed;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::raw::{RawApi, ms};
 
 /// Pause between two attempts of a person without rights.
@@ -48,10 +48,16 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
         }
     }
     let name = "namespace made directly, from the 201 to the owner's first success";
-    let floor = "one RoleBinding";
+    let baseline = "one RoleBinding";
     let figures = [
-        Figure::of_pairs(name, "ms", floor, &pairs, Promise::AtMost(3.0)),
-        Figure::of_pairs(format!("{name}: slowest"), "ms", floor, &pairs, Promise::ValueBelow(1e3)),
+        Figure::of_pairs(name, "ms", baseline, &pairs, Threshold::AtMost(3.0)),
+        Figure::of_pairs(
+            format!("{name}: slowest"),
+            "ms",
+            baseline,
+            &pairs,
+            Threshold::ValueBelow(1e3),
+        ),
     ];
     Ok(Measured { figures: figures.into_iter().flatten().collect(), ..Measured::default() })
 }

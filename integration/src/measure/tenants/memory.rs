@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::plan::{Measured, TenantPlan};
 use super::testbed::TenantTestbed;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::process_memory::rss_mib;
 
 /// Time until the memory that a start needed is returned.
@@ -42,6 +42,6 @@ pub(super) fn figure(testbed: &TenantTestbed, idle: Vec<f64>, populated: Vec<f64
         size.tenants, size.namespaces
     );
     let pairs: Vec<_> = populated.into_iter().zip(idle).collect();
-    let figure = Figure::of_pairs(name, "MB", "idle", &pairs, Promise::AddedAtMost(20.0));
+    let figure = Figure::of_pairs(name, "MB", "idle", &pairs, Threshold::AddedAtMost(20.0));
     Measured { figures: figure.into_iter().collect(), ..Measured::default() }
 }

@@ -1,4 +1,4 @@
-//! `cargo measure tenants`: tenants and their namespaces, each figure beside its floor.
+//! `cargo measure tenants`: tenants and their namespaces, each figure beside its baseline.
 //!
 //! All parts but one share a testbed with thousands of namespaces, whose creation takes most of the
 //! time of a run. The parts that need it empty come first.

@@ -37,9 +37,9 @@ pub struct TenantPlan {
 /// The results.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Figures with their floors.
+    /// Figures with their baselines.
     pub figures: Vec<Figure>,
-    /// Figures without a floor.
+    /// Figures without a baseline.
     pub timings: Vec<Timing>,
 }
 

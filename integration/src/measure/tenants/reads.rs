@@ -10,7 +10,7 @@ use super::objects::{NAMESPACES, role_bindings};
 use super::plan::{Measured, TenantPlan};
 use super::population::{LISTED, MANY, SINGLE, SMALL, namespace_of, tenant_of_many};
 use super::testbed::TenantTestbed;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::gateway::caller::Caller;
 use crate::measure::gateway::route::Route;
 use crate::measure::raw::ms;
@@ -36,8 +36,8 @@ pub(super) async fn list(testbed: &TenantTestbed, plan: TenantPlan) -> Result<Me
     let few = pairs((&gateway, &path), (&admin, &labelled), plan.cheap_requests).await?;
     let name = format!("list of namespaces, owner of {SMALL} of {}", testbed.size().namespaces);
     let figures = [
-        Figure::of_pairs(&name, "ms", "all of them, directly", &all, Promise::AtMost(0.2)),
-        Figure::of_pairs(&name, "ms", "raw list with the label", &few, Promise::AtMost(1.3)),
+        Figure::of_pairs(&name, "ms", "all of them, directly", &all, Threshold::AtMost(0.2)),
+        Figure::of_pairs(&name, "ms", "raw list with the label", &few, Threshold::AtMost(1.3)),
     ];
     Ok(Measured { figures: figures.into_iter().flatten().collect(), ..Measured::default() })
 }
@@ -68,31 +68,31 @@ pub(super) async fn get(testbed: &TenantTestbed, plan: TenantPlan) -> Result<Mea
             let value = mean(&mut many, &of_many, plan.turn).await?;
             (value, mean(&mut single, &of_single, plan.turn).await?)
         } else {
-            let floor = mean(&mut single, &of_single, plan.turn).await?;
-            (mean(&mut many, &of_many, plan.turn).await?, floor)
+            let baseline = mean(&mut single, &of_single, plan.turn).await?;
+            (mean(&mut many, &of_many, plan.turn).await?, baseline)
         });
     }
     let name =
         format!("GET in a tenant's namespace through the gateway, person with {MANY} tenants");
-    let figure = Figure::of_pairs(name, "ms", "with one tenant", &pairs, Promise::AtMost(1.05));
+    let figure = Figure::of_pairs(name, "ms", "with one tenant", &pairs, Threshold::AtMost(1.05));
     Ok(Measured { figures: figure.into_iter().collect(), ..Measured::default() })
 }
 
 /// Sends two requests in turn, and returns their times in ms.
 async fn pairs(
     (value, value_path): (&Route, &str),
-    (floor, floor_path): (&Route, &str),
+    (baseline, baseline_path): (&Route, &str),
     count: usize,
 ) -> Result<Vec<(f64, f64)>> {
     let mut value = caller(value, value_path).await?;
-    let mut floor = caller(floor, floor_path).await?;
+    let mut baseline = caller(baseline, baseline_path).await?;
     let mut pairs = Vec::with_capacity(count);
     for number in 0..count {
         pairs.push(if number % 2 == 0 {
             let time = timed(&mut value, value_path).await?;
-            (time, timed(&mut floor, floor_path).await?)
+            (time, timed(&mut baseline, baseline_path).await?)
         } else {
-            let time = timed(&mut floor, floor_path).await?;
+            let time = timed(&mut baseline, baseline_path).await?;
             (timed(&mut value, value_path).await?, time)
         });
     }

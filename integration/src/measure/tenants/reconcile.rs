@@ -12,7 +12,7 @@ use super::objects::{TENANTS, owner, role_bindings, role_bindings_of_tenant, use
 use super::plan::{Measured, TenantPlan};
 use super::population::{BIG, BIG_ROLES, email};
 use super::testbed::{Reconciles, TenantTestbed};
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::process_time::cpu_ms;
 use crate::measure::raw::{RawApi, ms};
 use crate::probe::{self, Probe};
@@ -45,8 +45,8 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
     }
     let mut added = Vec::with_capacity(plan.owners);
     for round in 0..plan.owners {
-        let floor = raw_updates(testbed, round).await?;
-        added.push((add_owner(testbed).await?, floor));
+        let baseline = raw_updates(testbed, round).await?;
+        added.push((add_owner(testbed).await?, baseline));
         set_owners(testbed, false).await?;
         until_observed(testbed).await?;
     }
@@ -56,21 +56,21 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
             "ms",
             "one list of the bindings",
             &times,
-            Promise::AtMost(2.0),
+            Threshold::AtMost(2.0),
         ),
         Figure::of_pairs(
             format!("{name}, nothing to do: CPU of the broker"),
             "ms",
             "idle, as long",
             &cpu,
-            Promise::AddedAtMost(100.0),
+            Threshold::AddedAtMost(100.0),
         ),
         Figure::of_pairs(
             format!("{name}, one owner added"),
             "ms",
             format!("{namespaces} raw PUTs"),
             &added,
-            Promise::AtMost(1.2),
+            Threshold::AtMost(1.2),
         ),
     ];
     Ok(Measured { figures: figures.into_iter().flatten().collect(), ..Measured::default() })

@@ -12,7 +12,7 @@ use super::plan::{Measured, TenantPlan};
 use super::population::{MEDIUM, namespace_of, suspended_tenant};
 use super::testbed::{Member, TenantTestbed};
 use crate::http_client;
-use crate::measure::figure::{Figure, Promise};
+use crate::measure::figure::{Figure, Threshold};
 use crate::measure::raw::ms;
 use crate::measure::tenant_requests::{RequestTarget, SentRequest, TenantRequests};
 
@@ -44,15 +44,15 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
         testbed.until_quiet().await?;
         pairs.push((tenant, suspend_workspace(testbed, round).await?));
     }
-    let figure = |what: &str, promise, pick: fn(&Latency) -> f64| {
+    let figure = |what: &str, threshold, pick: fn(&Latency) -> f64| {
         let name = format!("suspension of {MEDIUM} namespaces, call to {what}");
         let pairs: Vec<_> = pairs.iter().map(|(one, other)| (pick(one), pick(other))).collect();
-        Figure::of_pairs(name, "ms", "one workspace", &pairs, promise)
+        Figure::of_pairs(name, "ms", "one workspace", &pairs, threshold)
     };
     let figures = [
-        figure("the last read that passed", Promise::AtMost(4.0), |latency| latency.read),
-        figure("the last write that passed", Promise::AtMost(4.0), |latency| latency.write),
-        figure("its answer", Promise::AtMost(8.0), |latency| latency.answer),
+        figure("the last read that passed", Threshold::AtMost(4.0), |latency| latency.read),
+        figure("the last write that passed", Threshold::AtMost(4.0), |latency| latency.write),
+        figure("its answer", Threshold::AtMost(8.0), |latency| latency.answer),
     ];
     Ok(Measured { figures: figures.into_iter().flatten().collect(), ..Measured::default() })
 }
