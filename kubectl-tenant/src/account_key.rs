@@ -96,12 +96,15 @@ impl AccountKey {
         }
     }
 
+    /// A command of this program for this account, whichever account is the current one.
+    pub(crate) fn command(&self, command: &str) -> String {
+        format!("kubectl tenant {command} {}", self.flags())
+    }
+
     /// The error that tells a person to sign in. The message is complete without its hint, because
     /// programs that show only one line of a plugin's stderr show this line.
     pub(crate) fn sign_in_error(&self, why: impl Into<String>) -> Error {
-        let flags = self.flags();
-        Error::sign_in(format!("not signed in at {self}; run: kubectl tenant login {flags}"))
-            .hint(why)
+        Error::sign_in(format!("not signed in at {self}; run: {}", self.command("login"))).hint(why)
     }
 }
 
@@ -138,5 +141,7 @@ mod tests {
         assert_ne!(unnamed.digest(), named.digest());
         assert_eq!(named.to_string(), "https://b.example (profile work)");
         assert_eq!(named.flags(), "--broker https://b.example --profile work");
+        let command = "kubectl tenant login --device --broker https://b.example --profile work";
+        assert_eq!(named.command("login --device"), command);
     }
 }

@@ -89,7 +89,8 @@ fn without_scheme(text: &str) -> Error {
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether the host of a URL is this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
         Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),

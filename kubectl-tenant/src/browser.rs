@@ -40,7 +40,9 @@ fn run(line: &str, url: &str) -> io::Result<()> {
     }
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
-    // Not a pipe: a browser that outlives this program must still be able to write.
+    // Not a pipe: a browser that outlives this program must still be able to write. Therefore the
+    // file has no limit, too: nobody is left to truncate it. It has no name, so the system frees it
+    // when the browser ends.
     let messages = tempfile::tempfile().ok();
     let stderr = messages.as_ref().and_then(|file| file.try_clone().ok());
     let status = Command::new(&program)

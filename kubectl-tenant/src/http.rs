@@ -21,8 +21,9 @@ const TIMEOUT_HINT: &str =
     "the broker did not answer in time; check the network, the VPN and the proxy settings";
 /// End of texts of the broker. The hint says the same, with the broker's address.
 const ASK_ADMINISTRATOR: &str = "; ask an administrator";
-/// Maximum size of a response body, in bytes.
-const MAX_BODY_BYTES: usize = 1024 * 1024;
+const MIB: usize = 1024 * 1024;
+/// Maximum size of a response body in bytes, unless the client has another limit.
+const MAX_BODY_BYTES: usize = MIB;
 
 /// HTTP client for one broker.
 #[derive(Clone)]
@@ -32,13 +33,15 @@ pub(crate) struct Http {
     deadline: Option<Instant>,
     /// Timeout of one request.
     request_timeout: Duration,
+    /// Maximum size of a response body, in bytes.
+    max_body_bytes: usize,
     account: AccountKey,
 }
 
 /// A response with its whole body.
 pub(crate) type Response = http::Response<Vec<u8>>;
 
-/// No usable response: a network failure, a 5xx or a 429.
+/// No usable response: a network failure, a 5xx, a 429 or a body that is too large.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestError(pub(crate) Error);
 
@@ -81,8 +84,14 @@ impl Http {
             client,
             deadline: None,
             request_timeout: TOTAL_TIMEOUT,
+            max_body_bytes: MAX_BODY_BYTES,
             account: account.clone(),
         })
+    }
+
+    /// Key of the account that the requests are for.
+    pub(crate) fn account(&self) -> &AccountKey {
+        &self.account
     }
 
     /// Sets a deadline for all requests of this client.
@@ -93,6 +102,11 @@ impl Http {
     /// Sets the timeout of one request.
     pub(crate) fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self { request_timeout, ..self }
+    }
+
+    /// Sets the maximum size of a response body, in bytes.
+    pub(crate) fn with_max_body(self, max_body_bytes: usize) -> Self {
+        Self { max_body_bytes, ..self }
     }
 
     /// Gives this client the timeout of reading all pages of a list.
@@ -136,11 +150,8 @@ impl Http {
         let mut body = Vec::new();
         while let Some(chunk) = received.chunk().await.map_err(|error| unreachable(&error))? {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_BODY_BYTES {
-                return Err(RequestError(Error::unreachable(format!(
-                    "{}{path} answered with more than {MAX_BODY_BYTES} bytes",
-                    self.account.broker
-                ))));
+            if body.len() > self.max_body_bytes {
+                return Err(RequestError(self.too_large(&path)));
             }
         }
         let mut response = http::Response::new(body);
@@ -150,6 +161,17 @@ impl Http {
             return Err(RequestError(self.unavailable(&response)));
         }
         Ok(response)
+    }
+
+    /// The error for a response body above the limit. It does not count as an outage, because
+    /// another try has the same result.
+    fn too_large(&self, path: &str) -> Error {
+        Error::other(format!(
+            "the answer of {}{path} is larger than {} MiB",
+            self.account.broker,
+            self.max_body_bytes / MIB
+        ))
+        .hint("check the address; a proxy or a captive portal may be in between")
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Error {
@@ -237,7 +259,12 @@ impl Http {
                     .hint(format!("ask an administrator of {}", self.account.broker))
             }
             Code::WorkspaceNotReady => {
-                Error::refused(format!("{}{id}", problem.detail)).hint("try again in a few seconds")
+                let error = Error::refused(format!("{}{id}", problem.detail));
+                if has_advice(&problem.detail) {
+                    error
+                } else {
+                    error.hint("try again in a few seconds")
+                }
             }
             Code::UnknownTier => Error::refused(format!("{}{id}", problem.detail))
                 .hint("choose another one with --tier"),
@@ -280,6 +307,11 @@ fn problem(response: &Response) -> Option<Problem> {
     serde_json::from_slice(response.body()).ok()
 }
 
+/// Whether a text of the broker says what to do, which it does after a semicolon.
+fn has_advice(detail: &str) -> bool {
+    detail.contains("; ")
+}
+
 fn request_id(problem: &Problem) -> String {
     problem.request_id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default()
 }
@@ -313,4 +345,69 @@ fn innermost_cause(error: &reqwest::Error) -> String {
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds: u32 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{broker_url::BrokerUrl, error::Kind};
+
+    /// Sends a request, with this limit, to a server whose response has a body of `bytes` bytes.
+    async fn get(bytes: usize, limit: Option<usize>) -> Result<Response, Error> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert_ne!(client.read_buf(&mut head).await.unwrap(), 0, "half a request");
+            }
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+            client.write_all(head.as_bytes()).await.unwrap();
+            // The client closes the connection when the body is too large.
+            let _ = client.write_all(&vec![b'x'; bytes]).await;
+        });
+        let account = AccountKey::unnamed(BrokerUrl::parse(&url).unwrap());
+        let mut http = Http::new(&account, None).unwrap();
+        if let Some(limit) = limit {
+            http = http.with_max_body(limit);
+        }
+        let request = http::Request::get(format!("{url}/list?all=1")).body(Vec::new()).unwrap();
+        http.send(request).await.map_err(|RequestError(error)| error)
+    }
+
+    #[test]
+    fn a_text_with_advice_has_no_other_hint() {
+        let account = AccountKey::unnamed(BrokerUrl::parse("https://b.example").unwrap());
+        let http = Http::new(&account, None).unwrap();
+        for (detail, hint) in [
+            ("the workspace is provisioning", Some("try again in a few seconds")),
+            ("API servers accept old tokens for 10 s; resume again in 7 s", None),
+            ("the user is no member; have the user named by the Tenant, and sign in again", None),
+        ] {
+            let problem = serde_json::json!({
+                "title": "T", "status": 409, "code": "workspace_not_ready", "detail": detail,
+            });
+            let mut response = Response::new(problem.to_string().into_bytes());
+            *response.status_mut() = http::StatusCode::CONFLICT;
+            let error = http.refusal(&response);
+            assert_eq!((&*error.message, error.hint.as_deref()), (detail, hint));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_limit_is_an_error_that_names_the_limit() {
+        for (bytes, limit, mib) in [(MIB, None, 1), (3 * MIB, Some(3 * MIB), 3)] {
+            assert_eq!(get(bytes, limit).await.unwrap().body().len(), bytes);
+            let error = get(bytes + 1, limit).await.unwrap_err();
+            assert_eq!(error.kind, Kind::Other);
+            let text = format!("/list is larger than {mib} MiB");
+            assert!(error.message.ends_with(&text), "{error}");
+        }
+    }
 }

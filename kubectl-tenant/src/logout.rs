@@ -32,7 +32,8 @@ pub(crate) fn logout(
         let ended = runtime::block_on(broker.end_sessions(false))?.map_err(|error| {
             let hint = error.hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
             Error { hint: None, ..error }.hint(format!(
-                "{hint}nothing was ended or deleted; kubectl tenant logout signs out here only"
+                "{hint}nothing was ended or deleted; {} signs out here only",
+                flags.command("logout")
             ))
         })?;
         runtime::block_on(delete_local_state(&sessions, &account, &paths))??;

@@ -70,21 +70,24 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
         })??;
         return match (options.id, ended.ended) {
             (Some(id), 0) => Err(Error::refused(format!("{name} has no session {id}"))
-                .hint(format!("list them: kubectl tenant sessions --user {name}"))),
+                .hint(format!("list them: {}", flags.command(&format!("sessions --user {name}"))))),
             (_, count) => {
                 world.print_message(format!("{}.", logout::ended_text(count)));
+                let revoke = format!("credentials revoke ID --workspace {name}");
+                explain_tokens(count, &flags.command(&revoke), world);
                 Ok(())
             }
         };
     }
-    let (said, current_ended) = runtime::block_on(async {
+    let (said, count, current_ended) = runtime::block_on(async {
         let Some(id) = options.id else {
             let ended = broker.end_sessions(options.others).await?.ended;
-            return Ok::<_, Error>((format!("{}.", logout::ended_text(ended)), !options.others));
+            let said = format!("{}.", logout::ended_text(ended));
+            return Ok::<_, Error>((said, ended, !options.others));
         };
         let current = broker.me().await?.session_id;
         broker.end_session(id).await?;
-        Ok((format!("The session {id} has ended."), id == current))
+        Ok((format!("The session {id} has ended."), 1, id == current))
     })??;
     if current_ended {
         let sessions = SessionStore::new(&account.paths, &account.key, world);
@@ -93,5 +96,16 @@ fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> R
     } else {
         world.print_message(said);
     }
+    explain_tokens(count, &flags.command("credentials revoke ID"), world);
     Ok(())
+}
+
+/// Explains what the end of sessions does not end. `revoke` is the command that does.
+fn explain_tokens(ended: u32, revoke: &str, world: &World) {
+    if ended > 0 {
+        world.print_message(format!(
+            "Kubernetes tokens that were issued already, also those in downloaded kubeconfigs, \
+             work at the API server until they expire; to revoke one: {revoke}"
+        ));
+    }
 }

@@ -67,15 +67,12 @@ impl Operation {
     }
 
     /// What an administrator may have meant by the name of a person with several workspaces.
-    fn advice_for_person(self, name: &Name) -> String {
-        match self {
-            Self::Suspend => {
-                format!("the person with everything: kubectl tenant users suspend {name}")
-            }
-            Self::Resume => {
-                format!("to let the person sign in again: kubectl tenant users resume {name}")
-            }
-        }
+    fn advice_for_person(self, name: &Name, flags: &AccountFlags) -> String {
+        let advice = match self {
+            Self::Suspend => "the person with everything",
+            Self::Resume => "to let the person sign in again",
+        };
+        format!("{advice}: {}", flags.command(&format!("users {} {name}", self.verb())))
     }
 }
 
@@ -86,13 +83,17 @@ struct Target {
 }
 
 impl Target {
-    async fn find(broker: &Broker, name: &Name, operation: Operation) -> Result<Self, Error> {
+    async fn find(
+        broker: &Broker,
+        name: &Name,
+        operation: Operation,
+        flags: &AccountFlags,
+    ) -> Result<Self, Error> {
         match lookup::find(broker, name).await? {
             Found::One(found) => Ok(Self { id: found.id, title: lookup::title(&found) }),
             Found::Identifier(id) => Ok(Self { id, title: format!("Workspace {id}") }),
-            Found::Several(several) => {
-                Err(lookup::ambiguous(name, &several).also_hint(&operation.advice_for_person(name)))
-            }
+            Found::Several(several) => Err(lookup::ambiguous(name, &several)
+                .also_hint(&operation.advice_for_person(name, flags))),
         }
     }
 }
@@ -126,13 +127,18 @@ fn run(
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
     let broker = account.broker.with_deadline(deadline + crate::http::TOTAL_TIMEOUT);
     let Target { id, title } =
-        runtime::block_on(Target::find(&broker, &options.workspace, operation))??;
+        runtime::block_on(Target::find(&broker, &options.workspace, operation, flags))??;
     let request = broker.set_workspace(id, operation.verb(), options.reason.text.as_deref());
     match runtime::block_on(request)? {
         Ok(response) => {
             output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
             if is_complete(&response, operation) {
-                world.print_message(operation.done_text(&title));
+                let is_noop = operation == Operation::Resume && response.steps.is_empty();
+                world.print_message(if is_noop {
+                    format!("{title} was active already; nothing was done.")
+                } else {
+                    operation.done_text(&title)
+                });
                 return Ok(());
             }
             report_open_steps(operation.decided_text(), &response.steps, world);
@@ -155,7 +161,7 @@ fn run(
             world.print_message(operation.done_text(&title));
             Ok(())
         }
-        Some(last) => Err(incomplete(&last, operation)),
+        Some(last) => Err(incomplete(&last, operation, flags)),
     }
 }
 
@@ -187,14 +193,17 @@ fn is_recorded(broker: &Broker, id: Uuid, operation: Operation) -> Result<bool, 
 }
 
 /// The error of an operation that is not complete at the deadline.
-fn incomplete(last: &Workspace, operation: Operation) -> Error {
+fn incomplete(last: &Workspace, operation: Operation, flags: &AccountFlags) -> Error {
     Error::unreachable(format!(
         "the workspace is {}, not {}; open: {}",
         last.status.as_str(),
         operation.target_status().as_str(),
         unfinished_steps(last).join(", ")
     ))
-    .hint("the broker continues by itself: kubectl tenant workspaces --all shows how far it is")
+    .hint(format!(
+        "the broker continues by itself: {} shows how far it is",
+        flags.command("workspaces --all")
+    ))
 }
 
 /// Polls until the operation is complete. After the deadline it returns the last state of the
@@ -243,8 +252,11 @@ fn unfinished_steps(workspace: &Workspace) -> Vec<String> {
     workspace.unfinished.as_ref().map(|it| it.open_steps.clone()).unwrap_or_default()
 }
 
-/// Renders the steps of an operation.
+/// Renders the steps of an operation; nothing if there are none.
 pub(crate) fn steps_table(steps: &[Step]) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
     let rows: Vec<[String; 3]> = steps
         .iter()
         .map(|step| {

@@ -47,7 +47,7 @@ pub(crate) fn users(
                 table(std::slice::from_ref(&it.user))
             })?;
             world.print_message("Every session of this user has ended.");
-            for line in suspension_lines(&suspended, &workspaces.unwrap_or_default()) {
+            for line in suspension_lines(&suspended, &workspaces.unwrap_or_default(), flags) {
                 world.print_message(line);
             }
             Ok(())
@@ -60,7 +60,7 @@ pub(crate) fn users(
                 Ok::<_, Error>((resumed, workspaces_of(&account.broker, id).await))
             })??;
             show(&user, shown.output, world)?;
-            for line in resumption_lines(workspaces.as_deref()) {
+            for line in resumption_lines(workspaces.as_deref(), flags) {
                 world.print_message(line);
             }
             Ok(())
@@ -110,8 +110,8 @@ fn rename(flags: &AccountFlags, options: &RenameUser, world: &mut World) -> Resu
     let id = renamed.id;
     show(&renamed, options.shown.output, world)?;
     world.print_message(format!(
-        "Sessions and workspaces stay as they are. To prevent sign-ins: kubectl tenant users \
-         suspend {id}"
+        "Sessions and workspaces stay as they are. To prevent sign-ins: {}",
+        flags.command(&format!("users suspend {id}"))
     ));
     Ok(())
 }
@@ -153,33 +153,41 @@ async fn workspaces_of(broker: &Broker, user: Uuid) -> Option<Vec<Workspace>> {
 }
 
 /// What became of each workspace of a suspended user.
-fn suspension_lines(suspended: &UserSuspension, known: &[Workspace]) -> Vec<String> {
+fn suspension_lines(
+    suspended: &UserSuspension,
+    known: &[Workspace],
+    flags: &AccountFlags,
+) -> Vec<String> {
     let line = |it: &tenant_shared::Suspension| {
         let workspace = known.iter().find(|workspace| workspace.id == it.id);
         let title = workspace.map_or_else(|| format!("Workspace {}", it.id), lookup::title);
         match it.status {
             WorkspaceStatus::Suspended => format!("{title} is suspended."),
-            status => format!(
-                "{title} is {}: the broker continues with it by itself. Wait for it: kubectl \
-                 tenant suspend {}",
-                status.as_str(),
-                workspace.map_or_else(|| it.id.to_string(), lookup::name_of)
-            ),
+            status => {
+                let name = workspace.map_or_else(|| it.id.to_string(), lookup::name_of);
+                format!(
+                    "{title} is {}: the broker continues with it by itself. Wait for it: {}",
+                    status.as_str(),
+                    flags.command(&format!("suspend {name}"))
+                )
+            }
         }
     };
     suspended.workspaces.iter().map(line).collect()
 }
 
 /// The workspaces that a resumed user cannot use yet, with the command for each.
-fn resumption_lines(workspaces: Option<&[Workspace]>) -> Vec<String> {
+fn resumption_lines(workspaces: Option<&[Workspace]>, flags: &AccountFlags) -> Vec<String> {
     let Some(workspaces) = workspaces else {
-        let text = "Suspended workspaces stay suspended: kubectl tenant workspaces --all lists \
-                    them, and kubectl tenant resume NAME resumes one";
-        return vec![text.to_owned()];
+        return vec![format!(
+            "Suspended workspaces stay suspended: {} lists them, and {} resumes one",
+            flags.command("workspaces --all"),
+            flags.command("resume NAME")
+        )];
     };
     let line = |it: &Workspace| {
-        let (title, name) = (lookup::title(it), lookup::name_of(it));
-        format!("{title} stays suspended; to resume it: kubectl tenant resume {name}")
+        let command = flags.command(&format!("resume {}", lookup::name_of(it)));
+        format!("{} stays suspended; to resume it: {command}", lookup::title(it))
     };
     workspaces.iter().filter(|it| it.status.is_suspension()).map(line).collect()
 }
@@ -260,7 +268,8 @@ mod tests {
             ],
         };
         let known = [workspace(1, None), workspace(2, Some("solar"))];
-        insta::assert_snapshot!(suspension_lines(&suspension, &known).join("\n"), @r"
+        let lines = suspension_lines(&suspension, &known, &AccountFlags::default());
+        insta::assert_snapshot!(lines.join("\n"), @r"
         Workspace tenant-00000000-0000-0000-0000-000000000001 of bob@example.com is suspended.
         The membership of bob@example.com in tenant solar is suspending: the broker continues with it by itself. Wait for it: kubectl tenant suspend 00000000-0000-0000-0000-000000000002
         Workspace 00000000-0000-0000-0000-000000000003 is suspended.
@@ -270,11 +279,21 @@ mod tests {
     #[test]
     fn a_resumed_user_gets_a_command_for_each_suspended_workspace() {
         let known = [suspended(1, None), workspace(2, Some("lunar")), suspended(3, Some("solar"))];
-        insta::assert_snapshot!(resumption_lines(Some(&known)).join("\n"), @r"
+        let flags = AccountFlags::default();
+        insta::assert_snapshot!(resumption_lines(Some(&known), &flags).join("\n"), @r"
         Workspace tenant-00000000-0000-0000-0000-000000000001 of bob@example.com stays suspended; to resume it: kubectl tenant resume tenant-00000000-0000-0000-0000-000000000001
         The membership of bob@example.com in tenant solar stays suspended; to resume it: kubectl tenant resume 00000000-0000-0000-0000-000000000003
         ");
-        assert_eq!(resumption_lines(Some(&[])), Vec::<String>::new());
-        assert!(resumption_lines(None)[0].contains("kubectl tenant workspaces --all"));
+        assert_eq!(resumption_lines(Some(&[]), &flags), Vec::<String>::new());
+        assert!(resumption_lines(None, &flags)[0].contains("kubectl tenant workspaces --all"));
+        // The commands act as the same account.
+        let flags = AccountFlags {
+            broker: Some("https://b.example".to_owned()),
+            profile: Some("operator".to_owned()),
+        };
+        let selected = " --broker https://b.example --profile operator";
+        assert!(resumption_lines(Some(&known), &flags)[0].ends_with(selected));
+        let lines = resumption_lines(None, &flags);
+        assert!(lines[0].contains(&format!("resume NAME{selected} resumes")), "{lines:?}");
     }
 }

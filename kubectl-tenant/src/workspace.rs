@@ -30,7 +30,8 @@ pub(crate) fn init(flags: &AccountFlags, options: &Init, world: &mut World) -> R
     let account = Account::open(flags, world)?;
     let workspace = runtime::block_on(account.broker.init(&options.tier))??;
     output::show(world, options.shown.output, &workspace, |it| table(std::slice::from_ref(it)))?;
-    world.print_message("to use it with kubectl: kubectl tenant kubeconfig --use");
+    let command = flags.command("kubeconfig --use");
+    world.print_message(format!("to use it with kubectl: {command}"));
     Ok(())
 }
 
@@ -49,7 +50,8 @@ pub(crate) fn list(
         if options.all { table_of_all(&it.items) } else { table(&it.items) }
     })?;
     if found.items.is_empty() {
-        world.print_message("there is no workspace yet; create one: kubectl tenant init");
+        let command = flags.command("init");
+        world.print_message(format!("there is no workspace yet; create one: {command}"));
     }
     output::report_truncation(world, found.items.len(), more);
     Ok(())

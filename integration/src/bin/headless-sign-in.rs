@@ -1,6 +1,6 @@
 //! The program that tests and users of `cargo dev` set as `BROWSER`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Write as _, process::ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -28,8 +28,19 @@ struct Args {
 type Variables = BTreeMap<String, String>;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match sign_in(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The plugin shows the last lines of stderr, which must not be those of a backtrace.
+            let _ = writeln!(std::io::stderr(), "{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Signs in at the page of the arguments.
+async fn sign_in(args: Args) -> Result<()> {
     let variables: Variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

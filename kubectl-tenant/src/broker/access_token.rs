@@ -179,7 +179,7 @@ impl Broker {
                         again.expose_secret() == refresh_token.expose_secret()
                     });
                     if same || raced {
-                        sessions.remove()?;
+                        sessions.end(&again)?;
                         return Err(self.account.sign_in_error(why));
                     }
                     if again.access.is_usable(self.clock.now()) {

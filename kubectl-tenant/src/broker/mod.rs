@@ -89,6 +89,11 @@ impl Broker {
         Self { http: self.http.with_request_timeout(timeout), ..self }
     }
 
+    /// Sets the maximum size of a response body, in bytes.
+    pub(crate) fn with_max_body(self, bytes: usize) -> Self {
+        Self { http: self.http.with_max_body(bytes), ..self }
+    }
+
     /// Gives this client the timeout of reading all pages of a list.
     pub(crate) fn with_list_timeout(self) -> Self {
         Self { http: self.http.with_list_timeout(), ..self }

@@ -203,7 +203,10 @@ fn of_broker(
         return Ok(candidates);
     }
     let broker = account.broker.without_renewal();
-    let broker = broker.with_deadline(Instant::now() + REQUESTS_TIMEOUT);
+    let mut broker = broker.with_deadline(Instant::now() + REQUESTS_TIMEOUT);
+    if matches!(source, Source::Models(_)) {
+        broker = broker.for_list_of_models();
+    }
     // A failure is cached as well, so that only the first completion waits for its timeout.
     let candidates = runtime::block_on(source.ask(&broker))?.unwrap_or_default();
     cache.write(&candidates, now);

@@ -83,8 +83,10 @@ fn check_ours(
     key: &str,
     account: &AccountKey,
 ) -> Result<(), Error> {
-    let hint = "choose another name for all three entries: \
-                kubectl tenant kubeconfig --use --context NAME";
+    let hint = format!(
+        "choose another name for all three entries: {}",
+        account.command("kubeconfig --use --context NAME")
+    );
     match content.and_then(owner) {
         Some((broker, profile))
             if BrokerUrl::parse(broker).as_ref() == Ok(&account.broker)

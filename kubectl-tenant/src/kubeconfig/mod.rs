@@ -106,8 +106,10 @@ pub(crate) fn check_no_conflict(
     })?;
     merge::check_no_conflict(&document, names, account).map_err(|error| {
         Error::other(format!("the kubeconfig {} cannot be changed: {error}", path.display())).hint(
-            "nobody was signed in yet; choose another name for all three entries: \
-             kubectl tenant login --context NAME",
+            format!(
+                "nobody was signed in yet; choose another name for all three entries: {}",
+                account.command("login --context NAME")
+            ),
         )
     })
 }

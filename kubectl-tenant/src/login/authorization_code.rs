@@ -4,7 +4,10 @@
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::listener::{BoundListener, Callback, Redirect, RedirectError};
+use super::{
+    PendingSignIn,
+    listener::{BoundListener, Callback, Redirect, RedirectError},
+};
 use crate::{
     error::Error,
     oidc::{AuthorizationRequest, Issuer, Tokens},
@@ -19,7 +22,7 @@ pub(super) async fn by_browser(
     issuer: &Issuer,
     paste: bool,
     world: &mut World,
-) -> Result<Tokens, Error> {
+) -> Result<PendingSignIn, Error> {
     let bound = BoundListener::bind().await?;
     let request = issuer.authorization_request(bound.redirect(), world.entropy)?;
     let mut listener = bound.serve(&request.state);
@@ -46,7 +49,10 @@ pub(super) async fn by_browser(
             text = pasted => {
                 line = None;
                 match pasted_redirect(&text, &request.state) {
-                    Ok(redirect) => return redeem(issuer, request, redirect, world).await,
+                    Ok(redirect) => {
+                        let tokens = redeem(issuer, request, redirect, world).await?;
+                        return Ok(PendingSignIn { tokens, callback: None });
+                    }
                     Err(error) if !text.trim().is_empty() => {
                         world.print_message(format!("{error}; still waiting for the browser"));
                         line = Some(read_line(world));
@@ -72,19 +78,23 @@ fn open_page(request: &AuthorizationRequest, world: &World) {
     });
 }
 
-/// Redeems the code and shows the browser the result.
+/// Redeems the code. A failure is shown in the browser at once; otherwise the browser waits until
+/// the session is stored.
 async fn finish(
     issuer: &Issuer,
     request: AuthorizationRequest,
     mut callback: Callback,
     world: &World,
-) -> Result<Tokens, Error> {
+) -> Result<PendingSignIn, Error> {
     let nothing = Redirect::Refused(String::new());
     let redirect = std::mem::replace(&mut callback.redirect, nothing);
-    let outcome = redeem(issuer, request, redirect, world).await;
-    let shown = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-    callback.respond(&shown).await;
-    outcome
+    match redeem(issuer, request, redirect, world).await {
+        Ok(tokens) => Ok(PendingSignIn { tokens, callback: Some(callback) }),
+        Err(error) => {
+            callback.respond(&Err(error.clone())).await;
+            Err(error)
+        }
+    }
 }
 
 /// Redeems the code of a redirect for tokens.
@@ -111,9 +121,10 @@ pub(super) async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Token
     let line = read_line(world).await.unwrap_or_default();
     let text = line.trim();
     if text.is_empty() {
-        return Err(Error::other("no code was given").hint(
-            "the page shows it after the sign-in; begin again: kubectl tenant login --no-browser",
-        ));
+        return Err(Error::other("no code was given").hint(format!(
+            "the page shows it after the sign-in; begin again: {}",
+            issuer.command("login --no-browser")
+        )));
     }
     let redirect = if text.contains("://") {
         pasted_redirect(text, &request.state)?

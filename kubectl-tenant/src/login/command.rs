@@ -8,7 +8,7 @@ use tenant_cached_token::{ID_TOKEN_ENV, ID_TOKEN_FILE_ENV};
 use tenant_shared::{Me, Workspace};
 
 use super::{
-    SignInOutcome, sign_in,
+    SignInOutcome, SignInTrigger, sign_in,
     sign_in_method::{self, DeviceReason, SignInMethod},
 };
 use crate::{
@@ -68,7 +68,8 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
     let result = runtime::block_on(async {
         let http = Http::new(&account, ca.as_deref())?;
         let method = choose_method(options.method, world);
-        let done = sign_in(&http, &account, method, preference, &paths, world).await?;
+        let trigger = SignInTrigger::Login;
+        let done = sign_in(&http, &account, method, preference, trigger, &paths, world).await?;
         let mut profile = profiles.get(&account);
         update_profile(&mut profile, ca.as_deref(), options);
         explain_storage(&done, preference, &mut profile, world);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
+    broker_url,
     error::{Error, Kind},
     oidc::{DeviceCode, DevicePoll, Issuer, Tokens},
     terminal,
@@ -61,7 +62,7 @@ pub(super) async fn by_device(issuer: &Issuer, world: &World) -> Result<Tokens, 
         let next = Instant::now() + schedule.delay();
         if next >= deadline {
             return Err(Error::other("the code expired before anybody confirmed it")
-                .hint("begin again: kubectl tenant login --device"));
+                .hint(format!("begin again: {}", issuer.command("login --device"))));
         }
         tokio::time::sleep_until(next).await;
         match issuer.poll_device(&code, &world.clock).await {
@@ -88,8 +89,14 @@ fn instructions(code: &DeviceCode) -> String {
     let complete = code.complete_page.as_ref().map(|page| {
         format!("\nThis address has the code in it; compare before you confirm:\n\n  {page}\n")
     });
+    // No other machine reaches a loopback address.
+    let place = if broker_url::is_loopback(&code.page) {
+        "in a browser on this machine"
+    } else {
+        "on any device with a browser"
+    };
     format!(
-        "Sign in on any device with a browser:\n\n  open       {}\n  enter      {}\n{}\n\
+        "Sign in {place}:\n\n  open       {}\n  enter      {}\n{}\n\
          Waiting, {minutes} min at most (Ctrl-C stops) …",
         code.page,
         terminal::sanitize(&code.user_code),

@@ -5,6 +5,7 @@ mod authorization_code;
 mod command;
 mod device;
 mod listener;
+mod person_check;
 mod sign_in_method;
 
 use std::time::Duration;
@@ -28,6 +29,8 @@ use crate::{
     world::World,
 };
 use authorization_code::{by_browser, by_paste};
+use listener::Callback;
+use person_check::{SignInTrigger, check_person};
 use sign_in_method::SignInMethod;
 
 /// Timeout of a sign-in, in which the person has to act.
@@ -45,34 +48,65 @@ struct SignInOutcome {
     no_keyring: Option<String>,
 }
 
+/// A sign-in whose session is not stored yet.
+struct PendingSignIn {
+    tokens: Tokens,
+    /// The browser on this machine, which waits for a page with the result.
+    callback: Option<Callback>,
+}
+
+/// Result of storing a session.
+struct StoredSession {
+    /// The session before, and its refresh token, if it has to be revoked.
+    previous: Option<(Session, SecretString)>,
+    /// Warning that the account has the session of another person than before.
+    warning: Option<String>,
+}
+
 /// Signs in, stores the session, and revokes the previous one.
 async fn sign_in(
     http: &Http,
     account: &AccountKey,
     method: SignInMethod,
     preference: StoragePreference,
+    trigger: SignInTrigger,
     paths: &Paths,
     world: &mut World,
 ) -> Result<SignInOutcome, Error> {
     let sessions = SessionStore::new(paths, account, world);
     // A failure must be reported before the person types a password.
     drop(sessions.prepare()?);
+    sessions.read_ended()?;
     let (storage, no_keyring) = sessions.probe_storage(preference)?;
     let issuer = Issuer::discover(http, &account.broker).await?;
     let endpoints = issuer.endpoints()?;
-    let tokens = wait_for_tokens(&issuer, method, world).await?;
+    let PendingSignIn { tokens, callback } = wait_for_tokens(&issuer, method, world).await?;
     let mut session =
         Session::new(account.clone(), tokens.subject, endpoints, storage, tokens.access);
     session.email = tokens.email.unwrap_or_default();
     let refresh_token = tokens.refresh_token;
     let now = world.clock.now();
-    let before =
-        replace_or_revoke(http, &sessions, &mut session, &refresh_token, preference, now).await?;
+    let stored =
+        store_session(&sessions, &mut session, &refresh_token, preference, (trigger, now)).await;
+    if let Some(callback) = callback {
+        // Not earlier, because the page must not show a success that is refused.
+        callback.respond(&stored.as_ref().map(|_| ()).map_err(Clone::clone)).await;
+    }
+    let StoredSession { previous, warning } = match stored {
+        Ok(stored) => stored,
+        Err(error) => {
+            revoke_unstored(http, &session, &refresh_token, world).await;
+            return Err(error);
+        }
+    };
     Cache::remove_account(&paths.tokens(), account)?;
     NegativeCache::new(paths).remove_account(account);
     completion::clear_cache(paths);
-    if let Some((before, refresh_token)) = before {
-        revoke_previous(http, &before, &refresh_token, world).await;
+    if let Some((previous, refresh_token)) = previous {
+        revoke_previous(http, &previous, &refresh_token, world).await;
+    }
+    if let Some(warning) = warning {
+        world.print_message(warning);
     }
     Ok(SignInOutcome { clock_offset: tokens.clock_offset, storage: session.storage, no_keyring })
 }
@@ -82,7 +116,7 @@ async fn wait_for_tokens(
     issuer: &Issuer,
     method: SignInMethod,
     world: &mut World,
-) -> Result<Tokens, Error> {
+) -> Result<PendingSignIn, Error> {
     // Installed before the wait, so that Ctrl-C never ends the program without a message.
     let mut interrupt = signal(SignalKind::interrupt())
         .map_err(|error| Error::other(format!("cannot listen for Ctrl-C: {error}")))?;
@@ -90,7 +124,7 @@ async fn wait_for_tokens(
     tokio::select! {
         ended = tokio::time::timeout(SIGN_IN_TIMEOUT, tokens) => ended.map_err(|_| {
             Error::other("the sign-in was not finished within 10 minutes")
-                .hint("begin again: kubectl tenant login")
+                .hint(format!("begin again: {}", issuer.command("login")))
         })?,
         _ = interrupt.recv() => Err(Error::other("the sign-in was cancelled")),
     }
@@ -101,50 +135,32 @@ async fn request_tokens(
     issuer: &Issuer,
     method: SignInMethod,
     world: &mut World,
-) -> Result<Tokens, Error> {
-    match method {
-        SignInMethod::Browser { paste } => by_browser(issuer, paste, world).await,
-        SignInMethod::Paste => by_paste(issuer, world).await,
+) -> Result<PendingSignIn, Error> {
+    let tokens = match method {
+        SignInMethod::Browser { paste } => return by_browser(issuer, paste, world).await,
+        SignInMethod::Paste => by_paste(issuer, world).await?,
         SignInMethod::Device(reason) if issuer.offers_device_grant() => {
             reason.text().into_iter().for_each(|line| world.print_message(line));
-            device::by_device(issuer, world).await
+            device::by_device(issuer, world).await?
         }
         SignInMethod::Device(_) => {
             world.print_message(
                 "This broker offers no sign-in on another device; paste its code here.",
             );
-            by_paste(issuer, world).await
+            by_paste(issuer, world).await?
         }
-    }
+    };
+    Ok(PendingSignIn { tokens, callback: None })
 }
 
-/// Stores a session like [`replace`]. If that fails, the session is revoked, because nobody could
-/// ever use or revoke it.
-async fn replace_or_revoke(
-    http: &Http,
+/// Stores a session in the place of the previous one, unless that is refused because of its person.
+async fn store_session(
     sessions: &SessionStore,
     session: &mut Session,
     refresh_token: &SecretString,
     preference: StoragePreference,
-    now: i64,
-) -> Result<Option<(Session, SecretString)>, Error> {
-    let before = replace(sessions, session, refresh_token, preference, now).await;
-    if before.is_err()
-        && let Some(endpoint) = &session.revocation_endpoint
-    {
-        let _ = oidc::revoke(http, endpoint, refresh_token).await;
-    }
-    before
-}
-
-/// Stores a session and returns the previous one with its refresh token.
-async fn replace(
-    sessions: &SessionStore,
-    session: &mut Session,
-    refresh_token: &SecretString,
-    preference: StoragePreference,
-    now: i64,
-) -> Result<Option<(Session, SecretString)>, Error> {
+    (trigger, now): (SignInTrigger, i64),
+) -> Result<StoredSession, Error> {
     let lock = lock::acquire(sessions.lock_path(), lock::LOCK_TIMEOUT, || None::<()>).await?;
     if let LockOutcome::TimedOut(who) = &lock {
         return Err(Error::other(format!(
@@ -153,44 +169,43 @@ async fn replace(
         .hint("end that process, then sign in again"));
     }
     let before = sessions.read()?;
-    if let Some(before) = &before {
-        check_same_person(before, session, now)?;
-    }
+    let ended = sessions.read_ended()?;
+    let warning = check_person(before.as_ref(), ended, session, (trigger, now))?;
     let before = before.map(|before| {
         let token = sessions.refresh_token(&before).ok().flatten();
         (before, token)
     });
     let how = (preference.keyring_timeout(), !preference.explicit);
     sessions.save(sessions.prepare()?, session, refresh_token, how)?;
+    sessions.forget_ended();
     if let Some((before, _)) = &before
         && session.storage != Storage::Keyring
     {
         sessions.clear_keyring(before);
     }
-    Ok(before.and_then(|(before, token)| Some((before, token?))))
+    let previous = before.and_then(|(before, token)| Some((before, token?)));
+    Ok(StoredSession { previous, warning })
 }
 
-/// Refuses to replace the session of another person: they would lose it, and the contexts of the
-/// account in the kubeconfig would act as somebody else without a word.
-fn check_same_person(before: &Session, session: &Session, now: i64) -> Result<(), Error> {
-    if before.subject == session.subject || before.is_over(now) {
-        return Ok(());
-    }
-    let named = |email: &str| match email {
-        "" => "another person".to_owned(),
-        email => email.to_owned(),
+/// Revokes a session that was not stored, because nobody could ever use or revoke it. A failure is
+/// a warning, because the reason for not storing it is the error.
+async fn revoke_unstored(
+    http: &Http,
+    session: &Session,
+    refresh_token: &SecretString,
+    world: &World,
+) {
+    let revoked = match &session.revocation_endpoint {
+        Some(endpoint) => oidc::revoke(http, endpoint, refresh_token).await,
+        None => Err(Error::other("the broker has no revocation endpoint")),
     };
-    let (account, broker) = (before.account(), &before.broker);
-    Err(Error::other(format!(
-        "you signed in as {}, but {account} has the session of {}; nothing was replaced",
-        named(&session.email),
-        named(&before.email)
-    ))
-    .hint(format!(
-        "to keep both, sign in to another account: kubectl tenant login --broker {broker} --profile \
-         NAME; to replace the session, end it first: kubectl tenant logout {}",
-        account.flags()
-    )))
+    if let Err(error) = revoked {
+        world.print_message(format!(
+            "warning: the new session could not be ended at the broker: {error}. It is not \
+             used here and ends there by itself; to end it now, sign in at {}",
+            session.broker.join("/account")
+        ));
+    }
 }
 
 /// Revokes the session before this one. A failure is a warning, because the new session is stored.
@@ -247,7 +262,8 @@ pub(crate) fn from_get_token(
     };
     let ended = runtime::block_on(async {
         let http = Http::new(account, ca.as_deref())?;
-        sign_in(&http, account, method, preference, paths, world).await
+        let trigger = SignInTrigger::GetToken;
+        sign_in(&http, account, method, preference, trigger, paths, world).await
     })?;
     match ended {
         Ok(_) => {

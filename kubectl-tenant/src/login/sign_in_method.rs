@@ -36,9 +36,9 @@ impl DeviceReason {
     pub(super) fn text(self) -> Option<&'static str> {
         match self {
             Self::Requested => None,
-            Self::Ssh => Some("This is an SSH session, so you sign in on another device."),
-            Self::Container => Some("This is a container, so you sign in on another device."),
-            Self::NoDesktop => Some("There is no desktop here, so you sign in on another device."),
+            Self::Ssh => Some("This is an SSH session, so you sign in with a code."),
+            Self::Container => Some("This is a container, so you sign in with a code."),
+            Self::NoDesktop => Some("There is no desktop here, so you sign in with a code."),
         }
     }
 }

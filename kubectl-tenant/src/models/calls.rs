@@ -19,6 +19,8 @@ use crate::{
 
 /// Time limit of one request. An installation takes a minute at most at the broker.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+/// Maximum size of the list of models in bytes, which is that of the broker's largest response.
+const MAX_LIST_BYTES: usize = 32 * 1024 * 1024;
 /// How the text of a broker without model services begins.
 const NO_SUCH_PATH: &str = "no such path";
 /// How the text of a refusal for a missing right begins.
@@ -31,7 +33,12 @@ const RIGHTS_HINT: &str = "models need the rights to get and list inferenceservi
     --model-services";
 
 impl Broker {
-    /// Lists the models of a namespace.
+    /// Makes this client read lists of models as large as the broker sends them.
+    pub(crate) fn for_list_of_models(self) -> Self {
+        self.with_max_body(MAX_LIST_BYTES)
+    }
+
+    /// Lists the models of a namespace, with a client of [`Self::for_list_of_models`].
     pub(crate) async fn models(&self, namespace: &str) -> Result<AAModelList, Error> {
         self.parse(&self.in_namespace(Method::GET, "/aaa/models", namespace, &[], None).await?)
     }

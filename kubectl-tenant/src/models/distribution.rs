@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tenant_shared::{Code, DistributionStatus, InstallDistributionRequest, InstallModel};
+use tenant_shared::{
+    Code, DISTRIBUTION_NAME, DistributionStatus, InstallDistributionRequest, InstallModel,
+};
 use tokio::time::Instant;
 
 use super::target::CommandTarget;
@@ -29,32 +31,54 @@ pub(super) fn install(
     let request = InstallDistributionRequest { models: options.models.iter().map(model).collect() };
     let namespace = &target.namespace;
     let installed = runtime::block_on(target.broker.install_distribution(namespace, &request))?
-        .map_err(|error| explain_unknown_model(error, namespace))?;
+        .map_err(|error| explain_unknown_model(error, namespace, flags))
+        .map_err(|error| explain_existing(error, namespace, flags))?;
     output::show(world, options.place.shown.output, &installed, |it| {
         format!("LlamaStackDistribution {} created in {}\n", it.data.name, target.namespace)
     })?;
     if options.wait.is_none() {
-        world.print_message(format!(
-            "to see its phase: kubectl tenant models status -n {}",
-            target.namespace
-        ));
+        world.print_message(format!("to see its phase: {}", status_command(namespace, flags)));
         return Ok(());
     }
     let deadline = Instant::now() + wait;
-    runtime::block_on(wait_until_ready(&target, &installed.data.name, deadline, world))?
+    runtime::block_on(wait_until_ready(&target, &installed.data.name, deadline, flags, world))?
+}
+
+/// The command that shows the phase.
+fn status_command(namespace: &str, flags: &AccountFlags) -> String {
+    flags.command(&format!("models status -n {namespace}"))
 }
 
 /// Adds the namespace to the error for an unknown model.
-fn explain_unknown_model(error: Error, namespace: &str) -> Error {
+fn explain_unknown_model(error: Error, namespace: &str, flags: &AccountFlags) -> Error {
     if error.code != Some(Code::NotFound) {
         return error;
     }
     Error { message: format!("{} in namespace {namespace}", error.message), ..error }
-        .hint(format!("its models: kubectl tenant models -n {namespace}"))
+        .hint(format!("its models: {}", flags.command(&format!("models -n {namespace}"))))
+}
+
+/// Adds the command that deletes the Llama Stack to the error for one that is there already.
+fn explain_existing(error: Error, namespace: &str, flags: &AccountFlags) -> Error {
+    let Some(name) = existing_name(&error.message) else { return error };
+    let name = if name == DISTRIBUTION_NAME { String::new() } else { format!(" {name}") };
+    let command = flags.command(&format!("models delete{name} -n {namespace}"));
+    error.hint(format!("to delete it: {command}"))
+}
+
+/// Name of the Llama Stack in the broker's text that one is there already and can be deleted.
+fn existing_name(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(" already, ")?;
+    rest.split_once("; delete it first").map(|(name, _)| name)
 }
 
 /// The error for a Llama Stack that does not exist, or that others made.
-fn explain_unknown_distribution(error: Error, namespace: &str, name: &str) -> Error {
+fn explain_unknown_distribution(
+    error: Error,
+    namespace: &str,
+    name: &str,
+    flags: &AccountFlags,
+) -> Error {
     if error.code != Some(Code::NotFound) {
         return error;
     }
@@ -63,7 +87,7 @@ fn explain_unknown_distribution(error: Error, namespace: &str, name: &str) -> Er
          install` made, and others are not deleted"
     );
     Error { message, ..error }
-        .hint(format!("see which there is: kubectl tenant models status -n {namespace}"))
+        .hint(format!("see which there is: {}", status_command(namespace, flags)))
 }
 
 /// The end of the wait for a phase.
@@ -101,6 +125,7 @@ async fn wait_until_ready(
     target: &CommandTarget,
     name: &str,
     deadline: Instant,
+    flags: &AccountFlags,
     world: &World,
 ) -> Result<(), Error> {
     let mut reported = String::new();
@@ -128,8 +153,9 @@ async fn wait_until_ready(
         if Instant::now() + pause > deadline {
             return Err(Error::unreachable(format!("{name} is not ready yet: {reported}")).hint(
                 format!(
-                    "the cluster continues by itself: kubectl tenant models status -n {}; a pod that \
-                     a quota refuses never starts: kubectl get events -n {0}",
+                    "the cluster continues by itself: {}; a pod that a quota refuses never starts: \
+                     kubectl get events -n {}",
+                    status_command(&target.namespace, flags),
                     target.namespace
                 ),
             ));
@@ -150,7 +176,8 @@ pub(super) fn status(
     output::show(world, options.shown.output, &found, |it| table(it.data.as_slice()))?;
     if found.data.is_none() {
         world.print_message(format!(
-            "there is no Llama Stack in {namespace}; install one: kubectl tenant models install MODEL"
+            "there is no Llama Stack in {namespace}; install one: {}",
+            flags.command(&format!("models install MODEL -n {namespace}"))
         ));
     }
     Ok(())
@@ -178,7 +205,7 @@ pub(super) fn delete(
     let CommandTarget { broker, namespace } =
         CommandTarget::open(flags, &options.place.namespace, world)?;
     let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))?
-        .map_err(|error| explain_unknown_distribution(error, &namespace, &options.name))?;
+        .map_err(|error| explain_unknown_distribution(error, &namespace, &options.name, flags))?;
     output::show(world, options.place.shown.output, &deleted, |_| {
         format!("LlamaStackDistribution {} deleted in {namespace}\n", options.name)
     })
@@ -227,12 +254,14 @@ mod tests {
         let not_found =
             |message: &str| Error { code: Some(Code::NotFound), ..Error::refused(message) };
         let text = |error: Error| format!("{error}\n{}", error.hint.clone().unwrap_or_default());
+        let flags = AccountFlags::default();
         let model = explain_unknown_model(
             not_found("there is no InferenceService and no LLMInferenceService named llama"),
             "team-a",
+            &flags,
         );
-        let distribution =
-            explain_unknown_distribution(not_found("there is no x of this service"), "team-a", "x");
+        let unknown = not_found("there is no x of this service");
+        let distribution = explain_unknown_distribution(unknown, "team-a", "x", &flags);
         insta::assert_snapshot!(format!("{}\n{}", text(model), text(distribution)), @r"
         there is no InferenceService and no LLMInferenceService named llama in namespace team-a
         its models: kubectl tenant models -n team-a
@@ -240,8 +269,24 @@ mod tests {
         see which there is: kubectl tenant models status -n team-a
         ");
         let other = Error::refused("there already");
-        assert_eq!(explain_unknown_model(other.clone(), "team-a"), other);
-        assert_eq!(explain_unknown_distribution(other.clone(), "team-a", "x"), other);
+        assert_eq!(explain_unknown_model(other.clone(), "team-a", &flags), other);
+        assert_eq!(explain_unknown_distribution(other.clone(), "team-a", "x", &flags), other);
+    }
+
+    #[test]
+    fn a_llama_stack_that_is_there_already_has_the_command_that_deletes_it() {
+        let flags = AccountFlags { profile: Some("work".to_owned()), ..AccountFlags::default() };
+        for (name, arguments) in [(DISTRIBUTION_NAME, "-n team-a"), ("other", "other -n team-a")] {
+            let error = Error::refused(format!(
+                "there is a LlamaStackDistribution already, {name}; delete it first to install \
+                 another one"
+            ));
+            let hint = explain_existing(error, "team-a", &flags).hint.unwrap();
+            let command = format!("kubectl tenant models delete {arguments} --profile work");
+            assert_eq!(hint, format!("to delete it: {command}"));
+        }
+        let other = Error::refused("there is a LlamaStackDistribution x; delete it with kubectl");
+        assert_eq!(explain_existing(other.clone(), "team-a", &flags), other);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(crate) fn models(
 fn list(flags: &AccountFlags, options: &ListModels, world: &mut World) -> Result<(), Error> {
     let CommandTarget { broker, namespace } =
         CommandTarget::open(flags, &options.namespace, world)?;
+    let broker = broker.for_list_of_models();
     let found = runtime::block_on(broker.models(&namespace))??;
     output::show(world, options.output.of_data(), &found, |it| match options.output {
         ListFormat::Name => names(&it.data),

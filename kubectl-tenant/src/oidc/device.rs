@@ -149,11 +149,16 @@ impl Issuer {
         self.metadata.additional_metadata().device_authorization_endpoint.as_ref()
     }
 
+    /// The hint to sign in with a pasted code instead.
+    fn advise_pasting(&self) -> String {
+        format!("use {}", self.command("login --no-browser"))
+    }
+
     /// Sends a device authorization request.
     pub(crate) async fn request_device_code(&self) -> Result<DeviceCode, Error> {
         let endpoint = self.device_endpoint().ok_or_else(|| {
             Error::refused(format!("{} offers no sign-in on another device", self.broker))
-                .hint("use kubectl tenant login --no-browser")
+                .hint(self.advise_pasting())
         })?;
         let form = [("client_id", PLUGIN_CLIENT_ID), ("scope", SCOPES)];
         let response = self.post_form(endpoint.as_str(), &form).await?;
@@ -164,7 +169,7 @@ impl Issuer {
                     self.broker,
                     error.text()
                 ))
-                .hint("use kubectl tenant login --no-browser"),
+                .hint(self.advise_pasting()),
                 None => self.http.refusal(&response),
             });
         }
@@ -173,7 +178,7 @@ impl Issuer {
                 "{} sent an invalid device authorization response: {why}",
                 self.broker
             ))
-            .hint("use kubectl tenant login --no-browser")
+            .hint(self.advise_pasting())
         })
     }
 
@@ -192,7 +197,7 @@ impl Issuer {
             ("client_id", PLUGIN_CLIENT_ID),
         ];
         let response = self.post_form(&endpoint, &form).await?;
-        let again = "begin again: kubectl tenant login --device";
+        let again = format!("begin again: {}", self.command("login --device"));
         match parse_poll_response(response.status().is_success(), response.body()) {
             PollResponse::Pending => Ok(DevicePoll::Pending),
             PollResponse::SlowDown => Ok(DevicePoll::SlowDown),

@@ -188,6 +188,11 @@ impl Issuer {
         Ok(AuthorizationRequest { state, nonce, verifier, redirect, url })
     }
 
+    /// A command of this program for the account that signs in.
+    pub(crate) fn command(&self, command: &str) -> String {
+        self.http.account().command(command)
+    }
+
     /// The issuer's identifier.
     pub(crate) fn identifier(&self) -> &str {
         self.metadata.issuer().as_str()

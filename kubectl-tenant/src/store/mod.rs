@@ -8,6 +8,6 @@ mod session;
 mod storage;
 
 pub(crate) use profiles::{AccountFlags, Profile, Profiles};
-pub(crate) use session::{AccessToken, Session, SessionStore};
+pub(crate) use session::{AccessToken, Session, SessionStore, SessionUser};
 pub(crate) use storage::{Storage, StoragePreference};
 pub(crate) use tenant_cached_token::secret;

@@ -25,6 +25,8 @@ use crate::{
 
 /// Version of the file's schema.
 const SCHEMA_VERSION: u32 = 1;
+/// Version of the schema of the file with the user of a session that ended.
+const USER_SCHEMA_VERSION: u32 = 1;
 /// Seconds before its expiry at which an access token is no longer used.
 const ACCESS_TOKEN_MARGIN_SECONDS: i64 = 30;
 
@@ -60,6 +62,26 @@ pub(crate) struct Session {
     /// When the session ends at the latest, by the broker's clock.
     #[serde(default, rename = "session_expires_at", skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<WireTime>,
+}
+
+/// User of a session. It is stored when the session ends at the broker, and contains no token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionUser {
+    version: u32,
+    /// Subject of the ID token: the user's identifier.
+    pub(crate) subject: String,
+    /// E-mail address of the user; empty if it was not known.
+    pub(crate) email: String,
+}
+
+impl From<&Session> for SessionUser {
+    fn from(session: &Session) -> Self {
+        Self {
+            version: USER_SCHEMA_VERSION,
+            subject: session.subject.clone(),
+            email: session.email.clone(),
+        }
+    }
 }
 
 /// An access token and its lifetime.
@@ -151,29 +173,52 @@ impl SessionStore {
         &self.lock
     }
 
+    /// Path of the file with the user of a session that ended at the broker.
+    fn ended_path(&self) -> PathBuf {
+        self.path.with_extension("ended")
+    }
+
     /// Reads the session. A damaged one is quarantined with a warning, and the person has to sign
     /// in again.
     pub(crate) fn read(&self) -> Result<Option<Session>, Error> {
-        let (bytes, warning) = match private_file::read(&self.path)? {
-            PrivateFile::Missing => return Ok(None),
-            PrivateFile::Untrusted(why) => {
-                return Err(Error::other(format!("the session cannot be used: {why}")).hint(
-                    format!(
-                        "run as the user who signed in, or delete it: rm {}",
-                        self.path.display()
-                    ),
-                ));
-            }
-            PrivateFile::Contents { bytes, warning, .. } => (bytes, warning),
-        };
-        if let Some(warning) = warning {
-            self.messages.print_message(warning);
-        }
+        let Some(bytes) = self.read_file(&self.path)? else { return Ok(None) };
         match serde_json::from_slice::<Session>(&bytes) {
             Ok(session) if session.version == SCHEMA_VERSION => Ok(Some(session)),
             _ => {
                 self.messages.print_message(private_file::quarantine(&self.path));
                 Ok(None)
+            }
+        }
+    }
+
+    /// Reads the user of a session that ended at the broker, if nobody has signed in or out since.
+    /// A damaged file is an error, because it must not allow another person to sign in unnoticed.
+    pub(crate) fn read_ended(&self) -> Result<Option<SessionUser>, Error> {
+        let path = self.ended_path();
+        let Some(bytes) = self.read_file(&path)? else { return Ok(None) };
+        match serde_json::from_slice::<SessionUser>(&bytes) {
+            Ok(user) if user.version == USER_SCHEMA_VERSION => Ok(Some(user)),
+            _ => Err(Error::other(format!(
+                "cannot read whose session ended: {} is damaged",
+                path.display()
+            ))
+            .hint(format!("delete it, then sign in again: rm {}", path.display()))),
+        }
+    }
+
+    /// Reads a file of the account; [`None`] if there is none.
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, Error> {
+        match private_file::read(path)? {
+            PrivateFile::Missing => Ok(None),
+            PrivateFile::Untrusted(why) => Err(Error::other(format!(
+                "the session cannot be used: {why}"
+            ))
+            .hint(format!("run as the user who signed in, or delete it: rm {}", path.display()))),
+            PrivateFile::Contents { bytes, warning, .. } => {
+                if let Some(warning) = warning {
+                    self.messages.print_message(warning);
+                }
+                Ok(Some(bytes))
             }
         }
     }
@@ -272,8 +317,29 @@ impl SessionStore {
         Ok(())
     }
 
-    /// Deletes the session.
+    /// Deletes a session that ended at the broker and stores its user, so that a later sign-in of
+    /// another person is noticed. The caller holds the lock.
+    pub(crate) fn end(&self, session: &Session) -> Result<(), Error> {
+        let user = serde_json::to_vec(&SessionUser::from(session))
+            .map_err(|error| Error::other(format!("cannot write whose session ended: {error}")))?;
+        // Before the session is deleted, because a crash in between must not lose the user.
+        private_file::write(&self.ended_path(), &user)?;
+        self.remove_session()
+    }
+
+    /// Deletes the user of a session that ended. A failure is harmless, because the session that
+    /// was just stored is compared first.
+    pub(crate) fn forget_ended(&self) {
+        let _ = private_file::remove(&self.ended_path());
+    }
+
+    /// Deletes the session of a person who signs out. The next sign-in may be of anybody.
     pub(crate) fn remove(&self) -> Result<(), Error> {
+        self.remove_session()?;
+        private_file::remove(&self.ended_path())
+    }
+
+    fn remove_session(&self) -> Result<(), Error> {
         if let Ok(Some(session)) = self.read() {
             self.clear_keyring(&session);
         }
@@ -316,5 +382,84 @@ mod optional_secret {
         deserializer: D,
     ) -> Result<Option<SecretString>, D::Error> {
         Option::<SecretString>::deserialize(deserializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn store(folder: &Path) -> SessionStore {
+        SessionStore {
+            path: folder.join("sessions/key.json"),
+            lock: folder.join("locks/session-key.lock"),
+            entry: "entry".to_owned(),
+            keyring: Keyring::None,
+            messages: Messages::to(std::io::sink()),
+        }
+    }
+
+    /// Stores a session with canaries as its tokens.
+    fn sign_in(store: &SessionStore) -> Session {
+        let account = AccountKey::unnamed(BrokerUrl::parse("https://broker.example.com").unwrap());
+        let endpoints = ("https://broker.example.com/oauth2/token".to_owned(), None);
+        let access =
+            AccessToken { token: "c4n4ry".into(), received_at: NOW, expires_at: NOW + 900 };
+        let subject = "subject".to_owned();
+        let mut session = Session::new(account, subject, endpoints, Storage::File, access);
+        "alice@example.com".clone_into(&mut session.email);
+        let refresh_token = SecretString::from("c4n4ry");
+        let pending = store.prepare().unwrap();
+        store.save(pending, &mut session, &refresh_token, (Duration::ZERO, true)).unwrap();
+        session
+    }
+
+    #[test]
+    fn the_user_of_an_ended_session_is_kept_without_tokens_until_a_sign_out() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path());
+        let session = sign_in(&store);
+        assert_eq!(store.read_ended().unwrap(), None);
+        store.end(&session).unwrap();
+        assert!(!store.exists() && store.read().unwrap().is_none());
+        let user = store.read_ended().unwrap().unwrap();
+        assert_eq!((&*user.subject, &*user.email), ("subject", "alice@example.com"));
+        let path = store.ended_path();
+        assert!(!fs::read_to_string(&path).unwrap().contains("c4n4ry"));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        store.remove().unwrap();
+        assert_eq!(store.read_ended().unwrap(), None);
+        // A sign-out during a session leaves nothing, too.
+        sign_in(&store);
+        store.remove().unwrap();
+        assert!(!store.exists() && store.read_ended().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_new_session_replaces_the_user_of_the_one_that_ended() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path());
+        store.end(&sign_in(&store)).unwrap();
+        sign_in(&store);
+        store.forget_ended();
+        assert!(store.exists() && store.read_ended().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_damaged_user_of_an_ended_session_is_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path());
+        for text in ["{", r#"{"version":2,"subject":"s","email":""}"#] {
+            private_file::write(&store.ended_path(), text.as_bytes()).unwrap();
+            let error = store.read_ended().unwrap_err();
+            let command = format!("rm {}", store.ended_path().display());
+            assert!(error.hint.unwrap().ends_with(&command));
+        }
+        store.remove().unwrap();
+        assert_eq!(store.read_ended().unwrap(), None);
     }
 }

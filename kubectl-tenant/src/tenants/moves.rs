@@ -33,7 +33,6 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Status of a namespace in which the members of its tenant have their rights.
 const ACTIVE: &str = "active";
-/// Label with the Pod Security level that a namespace enforces.
 /// Hint of a request that the rights of the kubeconfig may not suffice for.
 const ADMINISTRATOR_HINT: &str =
     "name a kubeconfig of an administrator of the cluster: --kubeconfig, --context";

@@ -62,7 +62,7 @@ fn list(flags: &AccountFlags, options: &ListedNamespaces, world: &mut World) -> 
     let found = NamespaceList { items };
     output::show(world, options.shown.output, &found, |it| table(&it.items))?;
     if found.items.is_empty() {
-        world.print_message(nothing_listed(options.tenant.as_deref(), tenants));
+        world.print_message(nothing_listed(options.tenant.as_deref(), tenants, flags));
     }
     Ok(())
 }
@@ -82,25 +82,26 @@ async fn read(broker: &Broker, tenants: &[TenantInfo]) -> Result<Vec<ListedNames
 }
 
 /// Why no namespace is listed, and what the person can do. `tenants` are all that they may see.
-fn nothing_listed(named: Option<&str>, tenants: Vec<TenantInfo>) -> String {
+fn nothing_listed(named: Option<&str>, tenants: Vec<TenantInfo>, flags: &AccountFlags) -> String {
     if let Some(tenant) = named {
         return format!(
-            "there is no namespace yet in tenant {tenant}; an owner creates one: kubectl tenant \
-             namespaces create {tenant}-NAME"
+            "there is no namespace yet in tenant {tenant}; an owner creates one: {}",
+            flags.command(&format!("namespaces create {tenant}-NAME"))
         );
     }
     let sees_others = !tenants.is_empty();
     let own = choose::own_tenants(tenants);
-    let text = if own.iter().any(|it| it.is_owner) {
-        "there is no namespace yet; create one: kubectl tenant namespaces create NAME"
+    if own.iter().any(|it| it.is_owner) {
+        let command = flags.command("namespaces create NAME");
+        format!("there is no namespace yet; create one: {command}")
     } else if !own.is_empty() {
-        "your tenants have no namespace yet; an owner creates one"
+        "your tenants have no namespace yet; an owner creates one".to_owned()
     } else if sees_others {
-        "no Tenant names you; to list the namespaces of one: kubectl tenant namespaces --tenant NAME"
+        let command = flags.command("namespaces --tenant NAME");
+        format!("no Tenant names you; to list the namespaces of one: {command}")
     } else {
-        "no Tenant names you; ask an administrator, or an owner of the tenant"
-    };
-    text.to_owned()
+        "no Tenant names you; ask an administrator, or an owner of the tenant".to_owned()
+    }
 }
 
 fn create_namespace(
@@ -125,10 +126,8 @@ fn create_namespace(
         Ok::<_, Error>(ListedNamespace { tenant, tenant_state: None, namespace })
     })??;
     output::show(world, options.shown.output, &created, |it| table(std::slice::from_ref(it)))?;
-    world.print_message(format!(
-        "to use it with kubectl: kubectl tenant use {} --namespace {}",
-        created.tenant, created.namespace.name
-    ));
+    let command = format!("use {} --namespace {}", created.tenant, created.namespace.name);
+    world.print_message(format!("to use it with kubectl: {}", flags.command(&command)));
     Ok(())
 }
 
@@ -184,7 +183,7 @@ mod tests {
             (None, vec![], "no Tenant names you; ask an administrator"),
             (Some("solar"), vec![tenant(false, false)], "in tenant solar; an owner creates one"),
         ] {
-            let text = nothing_listed(named, tenants);
+            let text = nothing_listed(named, tenants, &AccountFlags::default());
             assert!(text.contains(expected), "{text}");
         }
     }

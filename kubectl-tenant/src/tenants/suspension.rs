@@ -94,7 +94,8 @@ fn run(
     output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
     if !is_complete(&response, operation) {
         report_open_steps(operation.decided_text(), &response.steps, world);
-        runtime::block_on(wait_for_completion(&broker, tenant, operation, deadline, world))??;
+        let wait = wait_for_completion(&broker, tenant, operation, deadline, flags, world);
+        runtime::block_on(wait)??;
     }
     world.print_message(operation.done_text(tenant));
     Ok(())
@@ -111,6 +112,7 @@ async fn wait_for_completion(
     tenant: &str,
     operation: Operation,
     deadline: Instant,
+    flags: &AccountFlags,
     world: &World,
 ) -> Result<(), Error> {
     let mut reported = String::new();
@@ -124,8 +126,8 @@ async fn wait_for_completion(
                 "the tenant is still {state}; the operation is not complete"
             ))
             .hint(format!(
-                "the broker continues by itself: kubectl tenant tenants get {tenant} shows the \
-                 state"
+                "the broker continues by itself: {} shows the state",
+                flags.command(&format!("tenants get {tenant}"))
             )));
         }
         if state != reported {

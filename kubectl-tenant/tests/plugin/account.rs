@@ -51,6 +51,7 @@ fn sessions_are_listed_and_revoked() {
     assert_eq!(list["items"][1]["id"], OTHER);
     let output = home.run(&["sessions", "revoke", OTHER]);
     assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+    assert!(output.stderr.ends_with("kubectl tenant credentials revoke ID\n"), "{output:?}");
     let output = home.run(&["sessions", "revoke", "--all", "--others"]);
     assert!(output.stderr.contains("2 sessions ended"), "{output:?}");
     assert!(home.session_path().exists());
@@ -215,6 +216,24 @@ fn slow_cluster(questions: usize) -> (Home, StubServer) {
         }
     });
     stub_broker::sign_in(broker, &[])
+}
+
+#[test]
+fn the_resumption_of_an_active_workspace_says_that_it_was_active() {
+    let id = Account(1).workspace();
+    let path = format!("/api/v1/workspaces/{id}/resume");
+    let answer = json!({"id": id, "status": "provisioned", "steps": []});
+    let broker = StubServer::start(move |request, _| {
+        if request.path == path {
+            json_response(200, &answer)
+        } else {
+            stub_broker::respond_confirmed(request, Account(1))
+        }
+    });
+    let (home, _broker) = stub_broker::sign_in(broker, &[]);
+    let output = home.run(&["resume", &id]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+    assert!(output.stderr.contains("was active already"), "{output:?}");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn a_code_is_shown_and_polled_until_it_is_confirmed() {
     let document = output.document();
     assert_eq!(document["email"], Account(1).email());
     let page = format!("{}/device", broker.url);
+    assert!(output.stderr.contains("Sign in in a browser on this machine:\n"), "{output:?}");
     assert!(output.stderr.contains(&format!("open       {page}\n")), "{output:?}");
     assert!(output.stderr.contains(&format!("enter      {USER_CODE}\n")), "{output:?}");
     assert!(output.stderr.contains(&format!("{page}?user_code={USER_CODE}")), "{output:?}");
@@ -68,7 +69,7 @@ fn an_outage_while_polling_is_not_fatal() {
 fn every_refusal_has_its_message() {
     for (poll, code, words) in [
         ("access_denied", 5, "the sign-in was refused on the broker's page"),
-        ("expired_token", 1, "the code expired"),
+        ("expired_token", 1, "kubectl tenant login --device --broker http://127.0.0.1:"),
         ("invalid_client", 5, "invalid_client"),
     ] {
         let broker = broker(Box::leak(Box::new([poll])));

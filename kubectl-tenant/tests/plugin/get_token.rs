@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    stub_broker::{self, Account},
     stub_server::{
         RecordedRequest, StubResponse, StubServer, credential, json_response, problem, tokens,
     },
@@ -569,6 +570,79 @@ fn the_reason_for_the_end_of_a_session_is_kept() {
     let output = run(&mut home.get_token());
     let hint = "hint: there is no session on this machine\n";
     assert!(output.failed(3).ends_with(hint), "{output:?}");
+}
+
+/// A broker that ended the session of account 1, and at which account 2 signs in.
+fn broker_with_an_ended_session() -> StubServer {
+    StubServer::start(|request, _| match request.path.as_str() {
+        "/oauth2/token" if request.body.contains("device_code") => {
+            stub_broker::signed_in(request, Account(2))
+        }
+        "/oauth2/token" => stub_broker::oauth_error("invalid_grant"),
+        _ if request.bearer == Account(1).access() => problem(401, "unauthenticated"),
+        _ => stub_broker::respond(request),
+    })
+}
+
+/// Runs `get-token` for a kubectl at a terminal, where it may start a sign-in: with the device
+/// grant, because the terminal is an SSH session.
+fn get_token_with_sign_in(home: &Home) -> CommandOutput {
+    let mut command = home.get_token();
+    command.env_remove("BROWSER").env("SSH_CONNECTION", "1 2 3 4").env("TENANT_AUTO_LOGIN", "1");
+    run(command.env("KUBERNETES_EXEC_INFO", EXEC_INFO.replace("false", "true")))
+}
+
+/// The contexts of the account must not act as somebody else without a word.
+#[test]
+fn an_automatic_sign_in_of_another_person_is_refused_after_the_end_of_a_session() {
+    let broker = broker_with_an_ended_session();
+    let home = Home::new(&broker.url);
+    let ended = home.session_path().with_extension("ended");
+    home.forge_session(1, 600);
+    let output = get_token_with_sign_in(&home);
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{output:?}");
+    let error = format!(
+        "error: you signed in as another person, but {} is the account of dev@example.com, whose \
+         session ended",
+        broker.url
+    );
+    assert!(output.stderr.contains(&error), "{output:?}");
+    let command = format!("kubectl tenant login --broker {}", broker.url);
+    assert!(output.stderr.contains(&format!("{command};")), "{output:?}");
+    assert!(output.stderr.contains(&format!("{command} --profile NAME")), "{output:?}");
+    // The session of the other person is stored nowhere and was ended.
+    assert!(!home.session_path().exists());
+    assert_eq!(broker.request_count("/oauth2/revoke"), 1);
+    let text = fs::read_to_string(&ended).unwrap();
+    assert!(text.contains("dev@example.com") && !text.contains(CANARY), "{text}");
+    assert_eq!(fs::metadata(&ended).unwrap().mode() & 0o7777, 0o600);
+    // With `login` a person decides that the account is that of somebody else.
+    let output = home.run(&["login", "--device", "--broker", &broker.url]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let warning = format!(
+        "warning: {} has the session of another person now. Its last session was that of \
+         dev@example.com",
+        broker.url
+    );
+    assert!(output.stderr.contains(&warning), "{output:?}");
+    assert!(home.session_path().exists() && !ended.exists());
+}
+
+#[test]
+fn after_a_sign_out_an_automatic_sign_in_may_be_of_anybody() {
+    let broker = broker_with_an_ended_session();
+    let home = Home::new(&broker.url);
+    let ended = home.session_path().with_extension("ended");
+    home.forge_session(1, 600);
+    run(&mut home.get_token()).failed(3);
+    assert!(ended.exists());
+    assert_eq!(home.run(&["logout", "--broker", &broker.url]).code, 0);
+    assert!(!ended.exists());
+    // The sign-in succeeds. The workspace in the arguments is not that of the account.
+    let output = get_token_with_sign_in(&home);
+    assert!(output.stderr.contains("instead of"), "{output:?}");
+    let session = fs::read_to_string(home.session_path()).unwrap();
+    assert!(session.contains(&Account(2).user()), "{session}");
 }
 
 #[test]

@@ -174,6 +174,8 @@ fn users_are_found_by_address() {
     assert_eq!(requests, expected);
     let output = home.run(&["sessions", "revoke", &id, "--user", &email]);
     assert!(output.stderr.contains("2 sessions ended"), "{output:?}");
+    let command = format!("kubectl tenant credentials revoke ID --workspace {email}\n");
+    assert!(output.stderr.ends_with(&command), "{output:?}");
     let output = home.run(&["users", "suspend", "nobody@example.com"]);
     assert!(output.failed(5).contains("not found"), "{output:?}");
 }

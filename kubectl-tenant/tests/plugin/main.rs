@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod account;
+mod browser_sign_in;
 mod commands;
 mod completion;
 mod credentials;

@@ -104,6 +104,23 @@ fn models_of_the_workspace_or_of_a_namespace_are_listed() {
 }
 
 #[test]
+fn a_large_list_is_shown_and_the_error_of_a_larger_one_names_the_limit() {
+    let (home, _broker) = signed_in(|request| {
+        let path = request.path.strip_prefix(API)?;
+        let mib = if path.ends_with("=large") { 2 } else { 32 };
+        let mut large = model("granite", "Running");
+        large["description"] = "x".repeat(mib * 1024 * 1024).into();
+        Some(json_response(200, &json!({"data": [large]})))
+    });
+    let names = command(&home, &["models", "list", "-n", "large", "-o", "name"]);
+    assert_eq!((names.code, names.stdout.as_str()), (0, "granite\n"), "{}", names.stderr);
+    let output = command(&home, &["models", "-n", "larger"]);
+    let error = output.failed(1);
+    assert!(error.contains("/gen-ai/api/v1/aaa/models is larger than 32 MiB"), "{error}");
+    assert!(!error.contains("cannot be reached"), "{error}");
+}
+
+#[test]
 fn an_installation_reports_each_phase_until_it_is_ready() {
     let polls = AtomicUsize::new(0);
     let (home, broker) = signed_in(move |request| {

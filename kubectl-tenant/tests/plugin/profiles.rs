@@ -175,7 +175,8 @@ fn foreign_entries_are_found_before_the_sign_in() {
     let args = ["login", "--device", "--broker", &broker.url];
     let output = home.run(&args);
     assert!(output.failed(1).contains("was not created by kubectl-tenant"), "{output:?}");
-    assert!(output.stderr.contains("kubectl tenant login --context NAME"), "{output:?}");
+    let command = format!("kubectl tenant login --context NAME --broker {}\n", broker.url);
+    assert!(output.stderr.contains(&command), "{output:?}");
     assert_eq!(broker.requests().len(), 0);
     // Another name avoids the conflict; the broker's own names still conflict.
     login(&home, &broker.url, &["--context", "mine"]);

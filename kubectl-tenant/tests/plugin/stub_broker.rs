@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use openidconnect::{
-    Audience, EmptyAdditionalClaims, IssuerUrl, JsonWebKeyId, PrivateSigningKey, StandardClaims,
-    SubjectIdentifier,
+    Audience, EmptyAdditionalClaims, IssuerUrl, JsonWebKeyId, Nonce, PrivateSigningKey,
+    StandardClaims, SubjectIdentifier,
     core::{
         CoreEdDsaPrivateSigningKey, CoreIdToken, CoreIdTokenClaims, CoreJsonWebKeySet,
         CoreJwsSigningAlgorithm,
@@ -87,6 +87,15 @@ pub(crate) fn discovery(request: &RecordedRequest) -> Value {
 
 /// The token response that completes a sign-in.
 pub(crate) fn signed_in(request: &RecordedRequest, account: Account) -> StubResponse {
+    signed_in_with_nonce(request, account, None)
+}
+
+/// Like [`signed_in`], with the nonce of an authorization request.
+pub(crate) fn signed_in_with_nonce(
+    request: &RecordedRequest,
+    account: Account,
+    nonce: Option<String>,
+) -> StubResponse {
     let at =
         |seconds: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(now() + seconds).unwrap());
     let claims = CoreIdTokenClaims::new(
@@ -96,7 +105,8 @@ pub(crate) fn signed_in(request: &RecordedRequest, account: Account) -> StubResp
         at(0).into(),
         StandardClaims::new(SubjectIdentifier::new(account.user())),
         EmptyAdditionalClaims {},
-    );
+    )
+    .set_nonce(nonce.map(Nonce::new));
     let algorithm = CoreJwsSigningAlgorithm::EdDsa;
     let id_token = CoreIdToken::new(claims, &key(), algorithm, None, None).unwrap();
     json_response(

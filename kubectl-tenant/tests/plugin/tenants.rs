@@ -633,12 +633,16 @@ fn a_refused_edit_is_opened_again_and_kept_if_it_is_not_corrected() {
 fn a_missing_editor_is_named() {
     let (home, _broker) = signed_in(writes);
     let mut command = home.command(&["tenants", "edit", "solar"]);
+    std::fs::create_dir_all(home.path("tmp")).unwrap();
     let output = run(command
         .env("TENANT_BROKER_URL", &home.broker)
+        .env("TMPDIR", home.path("tmp"))
         .env("KUBE_EDITOR", "/nonexistent/editor -w"));
     let error = output.failed(1);
     assert!(error.contains("cannot run the editor /nonexistent/editor"), "{error}");
     assert!(error.contains("KUBE_EDITOR"), "{error}");
+    // Nothing was changed, so no copy is left.
+    assert!(kept(&home).is_empty() && !error.contains("your text is in"), "{error}");
 }
 
 #[test]

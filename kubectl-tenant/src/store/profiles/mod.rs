@@ -92,6 +92,20 @@ pub(crate) struct AccountFlags {
     pub(crate) profile: Option<String>,
 }
 
+impl AccountFlags {
+    /// A command of this program for the same account: it repeats these flags. An account that is
+    /// selected without flags stays selected.
+    pub(crate) fn command(&self, command: &str) -> String {
+        let mut text = format!("kubectl tenant {command}");
+        for (flag, value) in [("--broker", &self.broker), ("--profile", &self.profile)] {
+            if let Some(value) = value {
+                text.extend([" ", flag, " ", value.as_str()]);
+            }
+        }
+        text
+    }
+}
+
 impl Profiles {
     fn path(config: &Path) -> PathBuf {
         config.join("profiles.json")

@@ -1,10 +1,11 @@
 //! The command `tenants delete`.
 
 use tenant_shared::{NamespacesOnDelete, TenantDeletion};
+use tokio::time::Instant;
 
 use crate::{
-    account::Account, cli::tenants::DeleteTenant, error::Error, output, runtime,
-    store::AccountFlags, tenants::calls::DeletionFlags, terminal, world::World,
+    account::Account, cli::tenants::DeleteTenant, error::Error, http::TOTAL_TIMEOUT, output,
+    runtime, store::AccountFlags, tenants::calls::DeletionFlags, terminal, world::World,
 };
 
 /// Bytes of the answer to the question.
@@ -22,8 +23,7 @@ pub(in crate::tenants) fn delete(
         return Err(Error::usage("the deletion of a Tenant has to be confirmed")
             .hint("standard input is no terminal; confirm with --yes"));
     }
-    let account = Account::open(flags, world)?;
-    let broker = &account.broker;
+    let broker = Account::open(flags, world)?.broker;
     let mut wanted = DeletionFlags {
         namespaces: NamespacesOnDelete::from(options.namespaces),
         uid: None,
@@ -39,6 +39,8 @@ pub(in crate::tenants) fn delete(
         world.print_message("Nothing was deleted.");
         return Ok(());
     }
+    // The time for an answer does not count.
+    let broker = broker.with_deadline(Instant::now() + TOTAL_TIMEOUT);
     wanted.dry_run = false;
     wanted.uid = Some(&expected.uid);
     let deleted = runtime::block_on(broker.delete_tenant(name, &wanted))??;

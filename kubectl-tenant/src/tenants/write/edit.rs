@@ -1,5 +1,7 @@
 //! The command `tenants edit`.
 
+use std::io;
+
 use tenant_shared::{ApplyTenantRequest, Code, TenantObject, TenantWrite};
 
 use super::{
@@ -45,10 +47,20 @@ pub(in crate::tenants) fn edit(
             world.print_message("Edit cancelled, no changes made.");
             Ok(())
         }
+        Err(error) if is_unchanged(&file, &object) => Err(error),
         Err(error) => {
             let path = file.keep();
             Err(error.also_hint(&format!("your text is in {}", path.display())))
         }
+    }
+}
+
+/// Whether nothing is lost without the file: it has the Tenant as it was opened, or does not exist.
+fn is_unchanged(file: &EditedFile, object: &TenantObject) -> bool {
+    match (file.text(), manifest::print(&object.name, &object.spec)) {
+        (Ok(text), Ok(original)) => without_head(&text) == original,
+        (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
+        (Ok(_), Err(_)) => false,
     }
 }
 

@@ -44,6 +44,11 @@ impl EditedFile {
         input_file::read(&self.path, &Input::Process)
     }
 
+    /// The text of the file as it is now.
+    pub(super) fn text(&self) -> io::Result<String> {
+        std::fs::read_to_string(&self.path)
+    }
+
     /// Keeps the file, for a text that was not accepted.
     pub(super) fn keep(self) -> PathBuf {
         let _ = self.folder.keep();
