@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::control_plane::prerequisites;
 use crate::machine;
 use crate::process::{Captured, Finished, Program};
 
@@ -67,12 +68,7 @@ impl Kubectl {
     /// # Errors
     /// There is no kubectl; the message has the install command.
     pub fn new(home: &Path, kubeconfig: &Path, plugins: Option<&Path>) -> Result<Self> {
-        let program = machine::find("kubectl").context(
-            "kubectl is not on PATH. Install it:\n    \
-             Debian, Ubuntu: apt-get install kubectl, from the Kubernetes repository (Debian's own \
-             kubernetes-client is older than 1.22 and cannot run credential plugins)\n    \
-             macOS: brew install kubernetes-cli",
-        )?;
+        let program = machine::find("kubectl").context(prerequisites::NO_KUBECTL)?;
         let ours = std::env::var_os("PATH").unwrap_or_default();
         let search = plugins.map(Path::to_owned).into_iter().chain(std::env::split_paths(&ours));
         let search = std::env::join_paths(search).context("put the plugin's folder on PATH")?;

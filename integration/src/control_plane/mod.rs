@@ -1,6 +1,7 @@
 //! A real control plane: etcd, kube-apiserver and kube-controller-manager.
 
 mod etcd;
+pub(crate) mod prerequisites;
 mod programs;
 mod release;
 mod shared;

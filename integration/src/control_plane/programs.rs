@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::release;
+use super::{prerequisites, release};
 use crate::go_build::GoBuild;
 use crate::machine;
 use crate::process::Program;
 use crate::progress::print_message;
+
+/// Time limit of `go env`. Go may download another version of itself first.
+const GO_VERSION_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The three programs of a control plane.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ pub struct FoundProgram {
 /// The places that are searched, in this order; each program is taken from the first that has it.
 #[derive(Clone, Debug, Default)]
 pub struct SearchPlaces {
-    /// The folder in `KUBEBUILDER_ASSETS`.
+    /// The folder in `KUBEBUILDER_ASSETS`, which has to have all programs.
     pub assets: Option<PathBuf>,
     /// The value of `PATH`.
     pub search_path: OsString,
@@ -77,21 +80,26 @@ impl Programs {
     /// Finds the programs, builds the missing ones, and prints where each came from.
     ///
     /// # Errors
-    /// A program is missing and cannot be built; the message names every way to get it.
+    /// `KUBEBUILDER_ASSETS` lacks a program, or one is missing and cannot be built; the message
+    /// names every way to get it.
     pub async fn find(places: &SearchPlaces) -> Result<Self> {
-        let names = ["kube-apiserver", "kube-controller-manager", "etcd"];
+        if let Some(fault) = places.assets.as_deref().and_then(prerequisites::assets_fault) {
+            bail!("{fault}");
+        }
+        let names = prerequisites::PROGRAM_NAMES;
         let missing: Vec<_> =
             names.into_iter().filter(|name| places.candidate(name).is_none()).collect();
         if !missing.is_empty() {
             let go = machine::find_in(&places.search_path, "go");
             let (Some(go), Some(cache)) = (go, places.cache.as_ref()) else {
-                bail!("{}", install_hint(&missing, places));
+                bail!("{}", prerequisites::install_hint(&missing, places.cache.as_deref()));
             };
+            check_version(&go).await?;
             let version = release::kubernetes_version()?;
             let build = GoBuild {
                 what: &format!("kube-apiserver, kube-controller-manager and etcd {version}"),
-                takes: "about six minutes",
-                go_mod: release::GO_MOD,
+                takes: prerequisites::BUILD_TAKES,
+                go_mod: prerequisites::GO_MOD,
                 go_sum: release::GO_SUM,
                 programs: &release::PROGRAMS,
                 tests: &[],
@@ -157,23 +165,22 @@ async fn find_program(places: &SearchPlaces, name: &str) -> Result<FoundProgram>
     Ok(FoundProgram { path, version, origin })
 }
 
-fn install_hint(missing: &[&str], places: &SearchPlaces) -> String {
-    let version = release::kubernetes_version().unwrap_or_default();
-    let cache = places.cache.as_ref().map_or_else(
-        || "the cache folder (set HOME or XDG_CACHE_HOME, there is none now)".to_owned(),
-        |cache| cache.display().to_string(),
-    );
-    format!(
-        "not found: {}. Any one of these helps:\n\
-         - install Go, and they are built once (about six minutes, Kubernetes {version}):\n    \
-             Debian, Ubuntu: apt-get install golang-go (1.26 or later; else the \
-             archive of go.dev)\n    \
-             macOS: brew install go\n\
-         - set KUBEBUILDER_ASSETS to a folder that has them\n\
-         - put them on PATH\n\
-         - put them into {cache}",
-        missing.join(", ")
-    )
+/// Checks the version of Go in the folder of the module, where Go replaces itself by the version
+/// that the module needs, if it may (`GOTOOLCHAIN`).
+async fn check_version(go: &Path) -> Result<()> {
+    let answer = Program::new(go)
+        .args(["env", "GOVERSION"])
+        .without_env("GOFLAGS")
+        .env("GOWORK", "off")
+        .in_folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("controlplane"))
+        .run(GO_VERSION_TIMEOUT)
+        .await?
+        .success()
+        .with_context(|| format!("ask {} for its version", go.display()))?;
+    if let Some(fault) = prerequisites::go_version_fault(go, &answer.stdout) {
+        bail!("{fault}");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -182,30 +189,54 @@ mod tests {
 
     use super::*;
 
+    fn write_program(file: &Path, script: &str) {
+        std::fs::write(file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
     fn script(folder: &Path, name: &str) {
-        let file = folder.join(name);
-        std::fs::write(&file, format!("#!/bin/sh\necho {name} of {}\n", folder.display())).unwrap();
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&folder.join(name), &format!("echo {name} of {}", folder.display()));
     }
 
     #[tokio::test]
     async fn each_program_comes_from_the_first_place_that_has_it() {
-        let [assets, path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
-        script(assets.path(), "etcd");
+        let [path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         script(path.path(), "etcd");
-        script(path.path(), "kube-apiserver");
+        script(cache.path(), "etcd");
         script(cache.path(), "kube-apiserver");
         script(cache.path(), "kube-controller-manager");
         let places = SearchPlaces {
-            assets: Some(assets.path().to_owned()),
+            assets: None,
             search_path: path.path().into(),
             cache: Some(cache.path().to_owned()),
         };
         let found = Programs::find(&places).await.unwrap();
-        assert_eq!(found.etcd.origin, "KUBEBUILDER_ASSETS");
-        assert_eq!(found.etcd.version, format!("etcd of {}", assets.path().display()));
-        assert_eq!(found.kube_apiserver.origin, "PATH");
+        assert_eq!(found.etcd.origin, "PATH");
+        assert_eq!(found.etcd.version, format!("etcd of {}", path.path().display()));
+        assert_eq!(found.kube_apiserver.origin, "cache");
         assert_eq!(found.kube_controller_manager.origin, "cache");
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_assets_needs_every_program() {
+        let [assets, path] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        script(assets.path(), "etcd");
+        script(assets.path(), "kube-apiserver");
+        for name in prerequisites::PROGRAM_NAMES {
+            script(path.path(), name);
+        }
+        let places = SearchPlaces {
+            assets: Some(assets.path().to_owned()),
+            search_path: path.path().into(),
+            cache: None,
+        };
+        let text = Programs::find(&places).await.unwrap_err().to_string();
+        assert!(text.contains("are missing: kube-controller-manager. "), "{text}");
+        script(assets.path(), "kube-controller-manager");
+        let found = Programs::find(&places).await.unwrap();
+        for program in [found.kube_apiserver, found.kube_controller_manager, found.etcd] {
+            assert_eq!(program.origin, "KUBEBUILDER_ASSETS");
+        }
     }
 
     #[tokio::test]
@@ -221,18 +252,28 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_failed_build_shows_the_output_of_go() {
+    /// Returns the error of a search that has to build, with this script as Go.
+    async fn error_with_go(go: &str) -> String {
         let [path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
-        let go = path.path().join("go");
-        std::fs::write(&go, "#!/bin/sh\necho 'no such module proxy' >&2\nexit 1\n").unwrap();
-        std::fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&path.path().join("go"), go);
         let places = SearchPlaces {
             assets: None,
             search_path: path.path().into(),
             cache: Some(cache.path().join("v0")),
         };
-        let error = Programs::find(&places).await.unwrap_err();
-        assert!(format!("{error:#}").contains("no such module proxy"), "{error:#}");
+        format!("{:#}", Programs::find(&places).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn a_failed_build_shows_the_output_of_go() {
+        let go = "test $1 = env && echo go1.99 && exit\necho 'no such module proxy' >&2\nexit 1";
+        let text = error_with_go(go).await;
+        assert!(text.contains("no such module proxy"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_old_go_is_refused_before_it_builds() {
+        let text = error_with_go("echo go1.19.8").await;
+        assert!(text.contains("is go1.19.8, but the build of the control plane"), "{text}");
     }
 }

@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result};
 
+use super::prerequisites::{self, GO_MOD};
 use crate::go_build::{GoProgram, version_of};
 
-/// The Go module that names and pins the three programs.
-pub(super) const GO_MOD: &str = include_str!("../../controlplane/go.mod");
 /// The checksums of the module's dependencies.
 pub(super) const GO_SUM: &str = include_str!("../../controlplane/go.sum");
 /// The three programs of the control plane.
@@ -28,7 +27,8 @@ pub(super) const PROGRAMS: [GoProgram; 3] = [
 /// # Errors
 /// `controlplane/go.mod` does not require `k8s.io/kubernetes`.
 pub fn kubernetes_version() -> Result<String> {
-    version_of("k8s.io/kubernetes", GO_MOD)
+    prerequisites::kubernetes_version()
+        .map(str::to_owned)
         .context("controlplane/go.mod names no version of k8s.io/kubernetes")
 }
 

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use url::Url;
 
 use super::{PostgresStore, World};
 use crate::authority;
 use crate::binaries::{Binaries, Profile};
 use crate::broker::{self, Broker, Settings};
-use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
+use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions, prerequisites};
 use crate::fault_proxy::FaultProxy;
 use crate::kubectl::Kubectl;
+use crate::machine;
 use crate::node::{self, Node};
 use crate::postgres::Postgres;
 use crate::scratch::{Scratch, write_private};
@@ -221,8 +222,11 @@ impl WorldBuilder {
             Some(folder) => Scratch::kept(folder)?,
             None => Scratch::new("world")?,
         };
-        // Fails early without kubectl, before a first build that takes minutes.
-        Kubectl::new(scratch.path(), scratch.path(), None)?;
+        // Before a first build that takes minutes.
+        machine::find("kubectl").context(prerequisites::NO_KUBECTL)?;
+        if let Some(fault) = self.port.and_then(prerequisites::port_fault) {
+            bail!("{fault}");
+        }
         (self.steps)("building tenant-broker and kubectl-tenant, starting the control plane");
         let (binaries, cluster, database) = tokio::try_join!(
             self.binaries(scratch.path()),

@@ -4,9 +4,14 @@
 //! `cargo run` compiles the dependencies with the features that the program's own package needs.
 //! `cargo dev` then builds the broker and the plugin, with the features of the whole workspace, so
 //! that a hundred crates would be compiled twice. This crate builds with the features of the
-//! workspace, and has no dependencies, so that it is ready at once.
+//! workspace, and has no dependencies, so that it is ready at once. Before the build it checks what
+//! `cargo dev` needs, because a build of a fresh clone takes minutes.
 
 #![expect(clippy::print_stderr, reason = "a program for the terminal")]
+
+mod checks;
+#[path = "../../src/control_plane/prerequisites.rs"]
+mod prerequisites;
 
 use std::{
     env,
@@ -76,6 +81,12 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    if task.program == "dev"
+        && let Some(fault) = checks::fault(&task.arguments)
+    {
+        eprintln!("error: {fault}");
+        return ExitCode::FAILURE;
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let variables = env::vars_os().map(|(name, _)| name);
     match task.build_command(&cargo, variables).status() {

@@ -18,7 +18,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use integration::binaries::Profile;
-use integration::model_kinds;
 use integration::port;
 use integration::progress::print_message;
 use integration::scratch::private_folder;
@@ -37,7 +36,7 @@ const PORT: u16 = 8080;
 /// cluster ended meanwhile, it says so, and its exit code is 1. With --exec it runs a command
 /// against the stack and exits with the command's status. It stops everything that it started.
 #[derive(Debug, Parser)]
-#[command(name = "cargo dev")]
+#[command(name = "cargo dev", override_usage = "cargo dev -- [OPTIONS]")]
 struct Args {
     /// Store the broker's data in PostgreSQL instead of SQLite
     #[arg(long)]
@@ -160,7 +159,7 @@ async fn start(args: &Args) -> Result<(World, People)> {
         builder = builder.installed("tenants.enabled", true).installed("tenants.write", true);
     }
     if args.features.models {
-        builder = builder.every_controller().setting("model_services.enabled", true);
+        builder = builder.every_controller().installed("model_services.enabled", true);
     }
     if let Some(folder) = &args.state {
         builder = builder.folder(folder);
@@ -175,8 +174,8 @@ async fn start(args: &Args) -> Result<(World, People)> {
     }
     let world = builder.start().await?;
     if args.features.models {
-        print_message("installing the kinds of KServe and Llama Stack");
-        model_kinds::install(&world).await?;
+        print_message("installing the kinds of KServe and Llama Stack, and the rights of people");
+        model::install(&world).await?;
     }
     print_message("creating the demo accounts");
     let people = People::open(&world).await?;
@@ -199,4 +198,17 @@ fn lock(folder: &Path) -> Result<File> {
         bail!("{} is in use by another cargo dev; stop that one first", folder.display());
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_usage_is_the_command_that_people_type() {
+        let help = Args::command().render_help().to_string();
+        assert!(help.contains("Usage: cargo dev -- [OPTIONS]"), "{help}");
+    }
 }

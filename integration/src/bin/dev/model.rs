@@ -1,4 +1,4 @@
-//! The sample model of `--models`.
+//! The kinds, rights and sample model of `--models`.
 
 use anyhow::{Context, Result};
 use integration::api::Api;
@@ -11,6 +11,23 @@ use crate::people::Account;
 
 /// Name of the model.
 pub(crate) const NAME: &str = "sample";
+
+/// Installs the ClusterRoles of `tenant-broker install --model-services`, and the kinds.
+pub(crate) async fn install(world: &World) -> Result<()> {
+    let admin = world.cluster().admin_kubeconfig().display().to_string();
+    let args = ["install", "--apply", "--model-services", "--kubeconfig", admin.as_str()];
+    let applied = world.broker().run(&args).await?.success();
+    applied.context("give people the rights of model services with tenant-broker install")?;
+    model_kinds::install_definitions(world, &definitions()).await
+}
+
+/// Returns the definitions of the kinds without the ClusterRoles of tests, which grant the same as
+/// those of `install`.
+fn definitions() -> String {
+    let documents = model_kinds::DEFINITIONS.split("---\n");
+    let kept = documents.filter(|document| !document.contains("kind: ClusterRole\n"));
+    kept.collect::<Vec<_>>().join("---\n")
+}
 
 /// Creates the workspace of this person and a model in it, with the status that KServe would write.
 /// No program serves the model.
