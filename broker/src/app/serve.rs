@@ -32,6 +32,9 @@ use crate::{
     server::{Connections, Listener, TlsFiles, raise_descriptor_limit},
 };
 
+/// How long changes of model services have to record what they leave after their calls were closed.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(3);
+
 impl App {
     /// Serves until `stop` resolves, then drains.
     ///
@@ -97,7 +100,7 @@ impl App {
             }
         };
         let failure = OnceLock::new();
-        let stop = wait_for_stop(stop, failed, &failure, draining);
+        let stop = wait_for_stop(stop, failed, &failure, draining, self.model_services.as_ref());
         let drain = Duration::from_secs(config.drain_seconds.into());
         let models_only = models
             .clone()
@@ -114,6 +117,9 @@ impl App {
             services.drain_changes(drain.saturating_sub(stopped_at.elapsed())).await;
         }
         gateway_tasks.stop().await;
+        if let Some(services) = &self.model_services {
+            services.drain_changes(RECORD_TIMEOUT).await;
+        }
         background.stop().await;
         operator.stop().await;
         self.pools.close().await;
@@ -220,12 +226,13 @@ fn outer_stack(config: &Config, identity: &Identity, clock: Clock, metrics: Metr
 }
 
 /// Waits until `stop` resolves, or until `failed` resolves with an error, which is then in
-/// `failure`. From then on `/readyz` fails.
+/// `failure`. From then on `/readyz` fails, and no change of model services begins.
 async fn wait_for_stop(
     stop: impl Future<Output = ()>,
     failed: impl Future<Output = anyhow::Error>,
     failure: &OnceLock<anyhow::Error>,
     draining: Arc<AtomicBool>,
+    model_services: Option<&ModelServices>,
 ) {
     tokio::select! {
         () = stop => {}
@@ -233,6 +240,9 @@ async fn wait_for_stop(
     }
     tracing::info!("stopping: waiting for requests in flight");
     draining.store(true, Ordering::SeqCst);
+    if let Some(services) = model_services {
+        services.refuse_changes();
+    }
 }
 
 fn log_ready(config: &Config) {
@@ -261,7 +271,7 @@ mod tests {
             let failed =
                 async { if fails { anyhow::anyhow!("a task ended") } else { pending().await } };
             let stop = async { if fails { pending().await } else { ready(()).await } };
-            wait_for_stop(stop, failed, &failure, Arc::clone(&draining)).await;
+            wait_for_stop(stop, failed, &failure, Arc::clone(&draining), None).await;
             assert!(draining.load(Ordering::SeqCst));
             assert_eq!(failure.into_inner().is_some(), fails);
         }

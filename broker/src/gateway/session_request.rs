@@ -13,18 +13,19 @@ use super::{
     Gateway,
     error::{cancelled_request, incomplete_response},
     in_flight::{InFlightRequest, Registration, StreamInfo},
-    kubernetes_api::path::Kind,
+    kubernetes_api::path::{Kind, Target},
     limits::{
         UsageMeter,
         usage::{Direction, Verb},
     },
+    membership::MissingMembership,
     principals::{Principal, Workspace},
     upstream_call::{RequestBody, UpstreamCall},
 };
 use crate::{
     access::Resource as _,
     base::request_context::{Field, RequestInfo, record_field},
-    cluster::{Cluster, UpstreamResponseBody},
+    cluster::{BrokerReadResource, Cluster, UpstreamResponseBody},
     http::ApiError,
     identity::{Caller, PresentedCredential},
     workspace::Active,
@@ -117,11 +118,52 @@ impl SessionCaller {
         chosen.ok().map(Workspace::id)
     }
 
-    /// Begins a request with the workspace that has this namespace, or else the first one.
+    /// The caller with the memberships in all tenants that can be joined, as for a list of namespaces
+    /// through the gateway.
     ///
     /// # Errors
-    /// The caller has no workspace, or it is suspended or not ready; a limit of its tier is
-    /// exceeded.
+    /// The credential is not valid any more; the database failed.
+    pub(crate) async fn with_all_memberships(&self) -> Result<Self, ApiError> {
+        let (principal, cluster) = (&self.principal, self.cluster());
+        let missing =
+            self.gateway.missing_for_list(principal, cluster, BrokerReadResource::Namespaces);
+        self.joined(missing).await
+    }
+
+    /// The caller with the membership in the tenant of this namespace. A caller without a workspace
+    /// joins all of their tenants.
+    async fn with_membership_for(&self, namespace: Option<&str>) -> Result<Self, ApiError> {
+        let (principal, cluster) = (&self.principal, self.cluster());
+        // Only the namespace counts, because this is no list of a cluster-scoped resource.
+        let target = Target {
+            cluster: cluster.name(),
+            gateway_prefix: "",
+            path_and_query: "",
+            namespace,
+            resource: None,
+            name: None,
+            kind: Kind::Call,
+        };
+        let missing = self.gateway.missing_membership(principal, cluster, &Method::GET, &target);
+        self.joined(missing).await
+    }
+
+    async fn joined(&self, missing: Option<MissingMembership>) -> Result<Self, ApiError> {
+        let mut session = self.clone();
+        if let Some(missing) = missing {
+            let principal = Arc::clone(&self.principal);
+            let joined = self.gateway.join(&self.presented, principal, missing);
+            session.principal = Box::pin(joined).await?;
+        }
+        Ok(session)
+    }
+
+    /// Begins a request with the workspace that has this namespace, or else the first one. The
+    /// membership in the tenant of the namespace is made, as at a request through the gateway.
+    ///
+    /// # Errors
+    /// The caller has no workspace, or it is suspended or not ready; the membership cannot be made; a
+    /// limit of its tier is exceeded.
     pub(crate) async fn begin(
         &self,
         namespace: Option<&str>,
@@ -129,7 +171,9 @@ impl SessionCaller {
         request: &Arc<RequestInfo>,
     ) -> Result<SessionRequest, ApiError> {
         let gateway = &self.gateway;
-        let workspace = gateway.choose_workspace(&self.principal, self.cluster(), namespace)?;
+        let session = self.with_membership_for(namespace).await?;
+        let SessionCaller { principal, .. } = &session;
+        let workspace = gateway.choose_workspace(principal, session.cluster(), namespace)?;
         let active = Arc::clone(gateway.principals.active(workspace)?);
         record_field(Field::WorkspaceId, active.workspace_id());
         let row = active.permit().resource();
@@ -143,14 +187,14 @@ impl SessionCaller {
             kind: Kind::Call,
             workspace: row.id(),
             service_account: Arc::clone(active.service_account_uid()),
-            user: self.principal.caller.user_id(),
-            session: self.principal.caller.session_id(),
+            user: principal.caller.user_id(),
+            session: principal.caller.session_id(),
             credential: None,
             view: None,
-            member_namespace: gateway.member_namespace(&self.principal, &active, namespace),
+            member_namespace: gateway.member_namespace(principal, &active, namespace),
         };
         Ok(SessionRequest {
-            session: self.clone(),
+            session,
             active,
             registration: gateway.streams.register(info.clone()),
             info,
@@ -170,6 +214,11 @@ impl SessionRequest {
     /// Identifier of the workspace whose token is sent.
     pub(crate) fn workspace_id(&self) -> uuid::Uuid {
         self.info.workspace
+    }
+
+    /// Whether the request was closed, so that no further call is sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.registration.cancel_handle().reason().is_some()
     }
 
     /// The part of this request that is in another namespace of its workspace. For the limits of the

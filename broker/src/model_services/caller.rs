@@ -152,11 +152,26 @@ impl KnownCallers for ModelServices {
 }
 
 impl ApiCaller {
+    /// The caller with the memberships in all of their tenants that can be joined. A Kubernetes token
+    /// has none.
+    ///
+    /// # Errors
+    /// The session has ended.
+    pub(super) async fn with_all_memberships(&self) -> Result<Self, Failure> {
+        Ok(match self {
+            Self::Session(session) => {
+                Self::Session(Box::new(session.with_all_memberships().await?))
+            }
+            Self::Kubernetes(token) => Self::Kubernetes(token.clone()),
+        })
+    }
+
     /// Begins a request that asks the API server as the caller: with the workspace that has this
     /// namespace, or else the first one, or with the caller's own token.
     ///
     /// # Errors
-    /// The caller has no workspace, or it is suspended or not ready; a limit is exceeded.
+    /// The caller has no workspace, or it is suspended or not ready; the membership in the tenant of the
+    /// namespace cannot be made; a limit is exceeded.
     pub(super) async fn begin(
         &self,
         services: &ModelServices,

@@ -20,6 +20,7 @@ use super::{
     call::{Call, JSON, MAX_UPSTREAM_WRITE_BYTES},
     call_kind::CallOutcome,
     call_response::{CallResponse, reserve_capacity},
+    cancelled_call::CancelledCallGuard,
     failure::Failure,
     kubernetes_token::KubernetesToken,
     limits::{
@@ -77,31 +78,6 @@ fn out_of_memory() -> Failure {
 
 fn not_in_time() -> Failure {
     Failure::internal("the API server did not answer in time")
-}
-
-/// Guard of a call whose client may leave before the response. If the client leaves, a token that
-/// was not accepted before, by a call of this request or of another one, counts as refused, because
-/// the token may be a guess. The token keeps its limiter. Otherwise a client that always leaves
-/// would have no limit of requests.
-struct CancelledCallGuard<'a>(Option<&'a CallerClient>);
-
-impl CancelledCallGuard<'_> {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for CancelledCallGuard<'_> {
-    fn drop(&mut self) {
-        let Some(client) = self.0 else { return };
-        let CallCredential::Kubernetes { token, .. } = &client.credential else { return };
-        // The accepted tokens of an address are limited in number, so this one may not be among them.
-        if client.is_token_accepted.load(Ordering::Relaxed) {
-            return;
-        }
-        let limits = &client.services.0.limits;
-        limits.refused.count_cancelled(client.network(), token.hash(), Instant::now());
-    }
 }
 
 impl CallerClient {
@@ -208,6 +184,31 @@ impl CallerClient {
         }
     }
 
+    /// Whether the API server accepted the Kubernetes token with a call of this request.
+    pub(super) fn is_token_accepted(&self) -> bool {
+        self.is_token_accepted.load(Ordering::Relaxed)
+    }
+
+    /// Whether a session's request was closed, so that no further call is sent.
+    pub(super) fn is_closed(&self) -> bool {
+        match &self.credential {
+            CallCredential::Session(request) => request.is_closed(),
+            CallCredential::Kubernetes { .. } => false,
+        }
+    }
+
+    /// Counts a Kubernetes token as refused whose client left before the response, unless it was
+    /// accepted before, by a call of this request or of another one: it may be a guess. The token keeps
+    /// its limiter. Otherwise a client that always leaves would have no limit of requests.
+    fn count_cancelled(&self) {
+        let CallCredential::Kubernetes { token, .. } = &self.credential else { return };
+        // The accepted tokens of an address are limited in number, so this one may not be among them.
+        if !self.is_token_accepted() {
+            let refused = &self.services.0.limits.refused;
+            refused.count_cancelled(self.network(), token.hash(), Instant::now());
+        }
+    }
+
     /// The credential that calls are sent with.
     pub(super) fn credential(&self) -> &CallCredential {
         &self.credential
@@ -239,10 +240,11 @@ impl CallerClient {
             // `timeout` polls once, which may send the call.
             Err(not_in_time())
         } else {
-            let guard = CancelledCallGuard(Some(self));
+            let guard = CancelledCallGuard::new(|| self.count_cancelled());
             // On the heap, because an operation has many calls.
-            let result = tokio::time::timeout(timeout, Box::pin(self.send_untimed(call))).await;
-            guard.disarm();
+            let sent = Box::pin(self.send_untimed(call, || guard.begin()));
+            let result = tokio::time::timeout(timeout, sent).await;
+            guard.end();
             result.unwrap_or_else(|_| Err(not_in_time()))
         };
         let outcome = match &result {
@@ -255,10 +257,16 @@ impl CallerClient {
         result
     }
 
-    async fn send_untimed(&self, call: Call) -> Result<CallResponse, Failure> {
+    /// Sends a call once it has its permits. Runs `on_permits` then, before anything is sent.
+    async fn send_untimed(
+        &self,
+        call: Call,
+        on_permits: impl FnOnce(),
+    ) -> Result<CallResponse, Failure> {
         let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
         let request_permit = self.calls.acquire().await.map_err(closed)?;
         let caller_permit = self.limits.calls.acquire().await.map_err(closed)?;
+        on_permits();
         let (mut body, mut reserved): (Vec<u8>, usize) = (Vec::new(), 0);
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
@@ -348,9 +356,13 @@ impl CallerClient {
         let limits = &self.services.0.limits;
         let network = self.network();
         if head.status == StatusCode::UNAUTHORIZED {
-            limits.refused.count(network, token.hash(), Instant::now());
-            limits.tokens.forget(token.hash());
-            self.services.0.metrics.model_services_token_refused();
+            // A token that was accepted just now is no guess. Another server behind the API server may
+            // refuse it, or it ended meanwhile, which the next request notices.
+            if !self.is_token_accepted() {
+                limits.refused.count(network, token.hash(), Instant::now());
+                limits.tokens.forget(token.hash());
+                self.services.0.metrics.model_services_token_refused();
+            }
             return Err(Failure::unauthenticated());
         }
         // Other answers may be those of a proxy in front of the API server, which did not check the

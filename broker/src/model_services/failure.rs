@@ -86,6 +86,13 @@ impl Failure {
         Self::internal(error_chain(cause))
     }
 
+    /// The broker stops, and the request has changed nothing. The text goes to the log line and to the
+    /// audit trail.
+    pub(super) fn stopping() -> Self {
+        let text = "the broker stops; send the request again";
+        Self { message: text.to_owned(), ..Self::internal(text).retry_after(Some(1)) }
+    }
+
     /// Sets `Retry-After`, in seconds.
     #[must_use]
     pub(super) fn retry_after(self, seconds: Option<u64>) -> Self {

@@ -67,10 +67,7 @@ impl KnownKeys {
         entry.map(|(_, value)| value.as_str())
     }
 
-    fn set(&mut self, key: &'static str, value: &str) {
-        let max_bytes =
-            if matches!(key, DESCRIPTION | USE_CASE) { MAX_TEXT_BYTES } else { MAX_VALUE_BYTES };
-        let value = truncate(value, max_bytes).to_owned();
+    fn set(&mut self, key: &'static str, value: String) {
         match self.0.iter_mut().find(|(known, _)| *known == key) {
             Some(entry) => entry.1 = value,
             None => self.0.push((key, value)),
@@ -83,14 +80,21 @@ pub(super) fn truncate(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// The beginning of a value.
+/// The beginning of a value, at most this number of bytes.
 #[derive(Default)]
-struct TruncatedText(String);
+struct TruncatedText<const MAX_BYTES: usize>(String);
 
-impl Lenient for TruncatedText {
+impl<const MAX_BYTES: usize> Lenient for TruncatedText<MAX_BYTES> {
     fn text(text: &str) -> Self {
-        Self(truncate(text, MAX_TEXT_BYTES).to_owned())
+        Self(truncate(text, MAX_BYTES).to_owned())
     }
+}
+
+/// Reads the next value of an object, and cuts it.
+fn next_text<'de, const MAX_BYTES: usize, A: MapAccess<'de>>(
+    object: &mut A,
+) -> Result<String, A::Error> {
+    Ok(object.next_value_seed(Reader::<TruncatedText<MAX_BYTES>>::default())?.0)
 }
 
 impl Lenient for KnownKeys {
@@ -98,10 +102,10 @@ impl Lenient for KnownKeys {
         let mut known = Self::default();
         while let Some(key) = object.next_key_seed(KnownKey)? {
             match key {
-                Some(key) => {
-                    let value = object.next_value_seed(Reader::<TruncatedText>::default())?;
-                    known.set(key, &value.0);
+                Some(key @ (DESCRIPTION | USE_CASE)) => {
+                    known.set(key, next_text::<MAX_TEXT_BYTES, A>(&mut object)?);
                 }
+                Some(key) => known.set(key, next_text::<MAX_VALUE_BYTES, A>(&mut object)?),
                 None => {
                     object.next_value::<IgnoredAny>()?;
                 }

@@ -8,7 +8,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
-//! | `caller_client`, `call`, `call_response`, `call_kind`, `list` | calls to the API server as the caller |
+//! | `caller_client`, `call`, `call_response`, `call_kind`, `cancelled_call`, `list` | calls to the API server as the caller |
 //! | `limits`, `time_limit` | limits of requests, calls, memory and time |
 //! | `refusal_rows` | limit of audit rows of refused changes |
 //! | `review` | who the caller is, and whether they may use a namespace |
@@ -30,6 +30,7 @@ mod call_kind;
 mod call_response;
 mod caller;
 mod caller_client;
+mod cancelled_call;
 mod cluster_domain;
 mod distribution;
 mod endpoint;
@@ -53,12 +54,10 @@ mod user;
 
 use std::sync::Arc;
 
-use tokio_util::task::TaskTracker;
-
 use self::{
     call_kind::{CallKind, CallOutcome},
     cluster_domain::LastRead,
-    distribution::name_to_delete,
+    distribution::{ChangesInFlight, name_to_delete},
     limits::Limits,
     refusal_rows::RefusalRows,
 };
@@ -114,7 +113,7 @@ struct Inner {
     limits: Limits,
     refusal_rows: RefusalRows,
     /// Changes that go on without their clients.
-    changes_in_flight: TaskTracker,
+    changes_in_flight: ChangesInFlight,
     domain: LastRead,
 }
 
@@ -135,7 +134,7 @@ impl ModelServices {
             metrics,
             limits,
             refusal_rows,
-            changes_in_flight: TaskTracker::new(),
+            changes_in_flight: ChangesInFlight::default(),
             domain: LastRead::default(),
         };
         Self(Arc::new(inner))

@@ -25,7 +25,10 @@ use super::{
     lenient::{MAX_OBJECTS, lenient_objects, read},
     list::{List, Listed},
 };
-use crate::gateway::{SessionCaller, Verb};
+use crate::{
+    cluster::UserInfo,
+    gateway::{SessionCaller, Verb},
+};
 
 /// Namespaces that are read concurrently for one request.
 const MAX_READS: usize = 16;
@@ -56,6 +59,8 @@ impl ModelServices {
         &self,
         caller: &ApiCaller,
     ) -> Result<(ModelNamespaceList, Arc<CallerClient>), Failure> {
+        // A list makes the memberships in the caller's tenants, as in the gateway.
+        let caller = &caller.with_all_memberships().await?;
         // The namespaces of tenants are in the database, so the limits of the tier come first.
         let first = Arc::new(caller.begin(self, None, Verb::List).await?);
         let mut data = match caller {
@@ -141,23 +146,46 @@ impl CallerClient {
             }
             Listed::Forbidden => {}
         }
-        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects")
-            .timeout(PROJECTS_TIMEOUT);
-        match self.list::<ObjectMetadata>(&projects).await {
-            Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_api).collect()),
-            Ok(Listed::Forbidden | Listed::NotFound) => {}
-            Err(failure) if failure.status() == StatusCode::INTERNAL_SERVER_ERROR => {
-                tracing::warn!(error = %failure, "cannot list the projects of a caller");
-            }
-            Err(failure) => return Err(failure),
+        // Before the Projects, because another server lists these. It may not answer, or refuse a token
+        // that the API server accepts.
+        let user = match self.who_am_i().await {
+            Err(failure) if failure.status() == StatusCode::UNAUTHORIZED => return Err(failure),
+            user => user,
+        };
+        if let Some(found) = self.projects().await? {
+            return Ok(found);
         }
-        let candidates = self.candidates().await?;
+        let candidates = self.candidates(&user?).await?;
         self.reserve_candidates(&candidates)?;
         let reads = candidates
             .into_iter()
             .map(|name| async move { self.reserve_namespace(self.namespace(&name).await?) });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
         found.try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+
+    /// The namespaces of the Projects that the user may see; `None` if the cluster does not say them.
+    async fn projects(&self) -> Result<Option<Vec<ModelNamespace>>, Failure> {
+        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects")
+            .timeout(PROJECTS_TIMEOUT);
+        match self.list::<ObjectMetadata>(&projects).await {
+            Ok(Listed::Objects(found)) => Ok(Some(found.into_iter().map(to_api).collect())),
+            Ok(Listed::Forbidden | Listed::NotFound) => Ok(None),
+            Err(failure) if self.is_of_projects_server(&failure) => {
+                tracing::warn!(error = %failure, "cannot list the projects of a caller");
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether the server of the Projects failed, or refused a token that the API server accepts.
+    fn is_of_projects_server(&self, failure: &Failure) -> bool {
+        match failure.status() {
+            StatusCode::INTERNAL_SERVER_ERROR => true,
+            StatusCode::UNAUTHORIZED => self.is_token_accepted(),
+            _ => false,
+        }
     }
 
     /// Keeps a namespace until the request ends.
@@ -185,14 +213,14 @@ impl CallerClient {
         }
     }
 
-    /// Names of the namespaces that the caller may be able to read: all that RBAC can give them, and
-    /// all of the cluster if somebody else decides besides. The broker's own credential reads only
-    /// these names.
+    /// Names of the namespaces that this user, the caller, may be able to read: all that RBAC can give
+    /// them, and all of the cluster if somebody else decides besides. The broker's own credential reads
+    /// only these names.
     ///
     /// # Errors
     /// Too many searches of the user or the address wait; the API server does not answer.
-    async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
-        let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
+    async fn candidates(&self, user: &UserInfo) -> Result<BTreeSet<String>, Failure> {
+        let rules = self.rules().await?;
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
@@ -202,7 +230,7 @@ impl CallerClient {
                 return cluster.namespace_names().await.map_err(internal);
             }
             let mut names = rules.readable_names();
-            names.extend(cluster.namespaces_that_bind(&user).await.map_err(internal)?);
+            names.extend(cluster.namespaces_that_bind(user).await.map_err(internal)?);
             Ok(names)
         })
         .await

@@ -64,6 +64,8 @@ type Release = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(in crate::gateway) struct CancelHandle {
     reason: OnceLock<CloseReason>,
+    /// The first reason that is not about the namespace alone. It may follow another reason.
+    ended: OnceLock<CloseReason>,
     waker: AtomicWaker,
     release: Mutex<Option<Release>>,
 }
@@ -78,12 +80,27 @@ impl CancelHandle {
     /// Cancels the stream with this reason; returns false if it was cancelled before. The first
     /// reason is kept.
     pub(in crate::gateway) fn cancel(&self, reason: CloseReason) -> bool {
+        self.end(reason);
         if self.reason.set(reason).is_err() {
             return false;
         }
         self.waker.wake();
         self.release_now();
         true
+    }
+
+    /// Ends the parts that are added from now on, unless the reason is about the namespace alone. The
+    /// request itself goes on until it is cancelled.
+    pub(super) fn end(&self, reason: CloseReason) {
+        if !reason.is_of_namespace() {
+            // The first such reason is kept.
+            let _ = self.ended.set(reason);
+        }
+    }
+
+    /// The reason that also ends the parts of the request in other namespaces.
+    pub(super) fn ended(&self) -> Option<CloseReason> {
+        self.ended.get().copied()
     }
 
     /// Sets a callback that runs when the stream is cancelled, or at once if it is already. A body
@@ -116,5 +133,24 @@ impl CancelHandle {
     /// Waits until it is cancelled.
     pub(in crate::gateway) async fn cancelled(&self) -> CloseReason {
         poll_fn(|context| self.poll(context)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_request_is_known_also_after_that_of_its_namespace() {
+        let handle = CancelHandle::default();
+        assert!(handle.cancel(CloseReason::RoleLost));
+        assert_eq!((handle.reason(), handle.ended()), (Some(CloseReason::RoleLost), None));
+        assert!(!handle.cancel(CloseReason::Suspended));
+        assert!(!handle.cancel(CloseReason::Stopping));
+        assert_eq!(handle.reason(), Some(CloseReason::RoleLost), "the first reason counts");
+        assert_eq!(handle.ended(), Some(CloseReason::Suspended));
+        let handle = CancelHandle::default();
+        handle.end(CloseReason::SessionEnded);
+        assert_eq!((handle.reason(), handle.ended()), (None, Some(CloseReason::SessionEnded)));
     }
 }

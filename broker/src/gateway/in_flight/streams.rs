@@ -149,7 +149,9 @@ impl Streams {
         let matching: Vec<Arc<CancelHandle>> = {
             let table = self.table();
             let matching = table.open.values().filter(|(info, _)| predicate(info));
-            matching.map(|(_, handle)| Arc::clone(handle)).collect()
+            // With the lock, because a part that is registered later is not among these.
+            let ended = matching.inspect(|(_, handle)| handle.end(reason));
+            ended.map(|(_, handle)| Arc::clone(handle)).collect()
         };
         // Without the lock, because the callbacks of the handles may use the registry.
         matching.iter().filter(|handle| handle.cancel(reason)).count()
@@ -195,13 +197,12 @@ pub(in crate::gateway) struct Registration {
 }
 
 impl Registration {
-    /// Adds a part of this request, which is closed if the request was closed before, unless for a
-    /// reason that is about its own namespace.
+    /// Adds a part of this request, which is closed if the request was closed before, unless for
+    /// reasons that are about its own namespace alone.
     pub(in crate::gateway) fn register_part(&self, info: StreamInfo) -> Self {
         // First, so that whatever closes the request from now on closes the part as well.
         let part = self.streams.register(info);
-        let reason = self.cancel.reason().filter(|reason| !reason.is_of_namespace());
-        if let Some(reason) = reason {
+        if let Some(reason) = self.cancel.ended() {
             part.cancel.cancel(reason);
         }
         part
@@ -255,17 +256,23 @@ mod tests {
     #[test]
     fn a_part_of_a_closed_request_is_closed() {
         let streams = Streams::default();
-        for (reason, expected) in [
-            (CloseReason::SessionEnded, Some(CloseReason::SessionEnded)),
-            (CloseReason::Suspended, Some(CloseReason::Suspended)),
-            (CloseReason::RoleLost, None),
+        let (lost, suspended) = (CloseReason::RoleLost, CloseReason::Suspended);
+        for (reasons, expected) in [
+            (vec![CloseReason::SessionEnded], Some(CloseReason::SessionEnded)),
+            (vec![suspended], Some(suspended)),
+            (vec![lost], None),
+            (vec![lost, CloseReason::NamespaceMoved], None),
+            (vec![lost, suspended], Some(suspended)),
+            (vec![lost, suspended, CloseReason::Stopping], Some(suspended)),
         ] {
             let request = streams.register(info(1, 1));
             let before = request.register_part(info(1, 1));
             assert_eq!(before.cancel_handle().reason(), None);
-            request.cancel_handle().cancel(reason);
+            for reason in &reasons {
+                request.cancel_handle().cancel(*reason);
+            }
             let part = request.register_part(info(1, 1));
-            assert_eq!(part.cancel_handle().reason(), expected, "{reason:?}");
+            assert_eq!(part.cancel_handle().reason(), expected, "{reasons:?}");
         }
     }
 

@@ -1,13 +1,9 @@
 //! JSON responses that may be large. [`poem_openapi::payload::Json`] builds a value of the whole
-//! response, which takes many times its memory; here the memory of the text is reserved before the
-//! first byte of it is written.
+//! response, which takes many times its memory. Here the text is written directly, within memory that is
+//! reserved for it.
 
-use std::{
-    io::{self, Write},
-    marker::PhantomData,
-};
+use std::marker::PhantomData;
 
-use bytes::Bytes;
 use poem::{IntoResponse, Response};
 use poem_openapi::{
     ApiResponse,
@@ -17,65 +13,24 @@ use poem_openapi::{
 };
 use serde::Serialize;
 
-use super::large_response;
+use super::{
+    large_response,
+    response_text::{ResponseText, TextError, write},
+};
 use crate::model_services::{
     Failure, ModelServices,
-    limits::{MAX_RESPONSE_BYTES, UnsentReservation},
+    limits::{MAX_RESPONSE_BYTES, UnsentError},
 };
 
-/// Size from which a text is written in a thread of its own, because that takes milliseconds.
-const LARGE_TEXT_BYTES: usize = 64 * 1024;
+/// The largest text that is written without a thread of its own, in bytes. A longer one takes
+/// milliseconds.
+const MAX_DIRECT_BYTES: usize = 256 * 1024;
 
 /// A JSON response, which has the type `T` in the OpenAPI document.
 #[derive(Debug)]
 pub(super) struct DirectJson<T> {
-    text: Bytes,
-    reservation: Option<UnsentReservation>,
+    text: ResponseText,
     documented: PhantomData<fn() -> T>,
-}
-
-/// Counts the bytes of a text, up to a limit.
-struct Length {
-    bytes: usize,
-    max: usize,
-}
-
-impl Write for Length {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.bytes = self.bytes.saturating_add(data.len());
-        if self.bytes > self.max {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(data.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Length of the text of a value.
-///
-/// # Errors
-/// It is longer than `max`.
-fn length(value: &impl Serialize, max: usize) -> serde_json::Result<usize> {
-    let mut length = Length { bytes: 0, max };
-    serde_json::to_writer(&mut length, value)?;
-    Ok(length.bytes)
-}
-
-/// The text of a value, which has this length.
-fn write(value: &impl Serialize, length: usize) -> serde_json::Result<Vec<u8>> {
-    let mut text = Vec::with_capacity(length);
-    serde_json::to_writer(&mut text, value)?;
-    Ok(text)
-}
-
-async fn in_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work);
-    done.await.map_err(|error| Failure::internal_error(&error))
 }
 
 impl ModelServices {
@@ -89,35 +44,24 @@ impl ModelServices {
         value: impl Serialize + Send + 'static,
         held: impl Send + 'static,
     ) -> Result<DirectJson<T>, Failure> {
-        let (text, reservation) = if let Ok(length) = length(&value, LARGE_TEXT_BYTES) {
-            let reservation = self.reserve_response(length)?;
-            (write(&value, length), reservation)
-        } else {
-            let counted = in_thread(move || {
-                let length = length(&value, MAX_RESPONSE_BYTES);
-                (length, value, held)
-            });
-            let (length, value, held) = counted.await?;
-            let length = length.map_err(|error| {
-                Failure::internal(format!("the response is too large: {error}"))
-            })?;
-            let reservation = self.reserve_response(length)?;
-            let written = in_thread(move || {
-                let text = write(&value, length);
+        let mut text = write(&value, self.begin_response(), MAX_DIRECT_BYTES);
+        if matches!(text, Err(TextError::NotReserved(UnsentError::TooLarge))) {
+            let reservation = self.begin_response();
+            let written = tokio::task::spawn_blocking(move || {
+                let text = write(&value, reservation, MAX_RESPONSE_BYTES);
                 drop(value);
                 drop(held);
                 text
             });
-            (written.await?, reservation)
-        };
-        let text = text.map_err(|error| Failure::internal_error(&error))?.into();
-        Ok(DirectJson { text, reservation, documented: PhantomData })
+            text = written.await.map_err(|error| Failure::internal_error(&error))?;
+        }
+        Ok(DirectJson { text: text?, documented: PhantomData })
     }
 }
 
 impl<T> IntoResponse for DirectJson<T> {
     fn into_response(self) -> Response {
-        let response = large_response::response(self.text, self.reservation);
+        let response = large_response::response(self.text);
         response.with_content_type(Json::<bool>::CONTENT_TYPE).into_response()
     }
 }
@@ -129,23 +73,5 @@ impl<T: ToJSON> ApiResponse for DirectJson<T> {
 
     fn register(registry: &mut Registry) {
         <Json<T> as ApiResponse>::register(registry);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_counted_up_to_the_largest_response() {
-        let text = r#"["a\n","é"]"#;
-        assert_eq!(length(&["a\n", "é"], text.len()).unwrap(), text.len());
-        assert_eq!(write(&["a\n", "é"], text.len()).unwrap(), text.as_bytes());
-        assert!(length(&["a\n", "é"], text.len() - 1).is_err());
-        let part = "x".repeat(1024 * 1024);
-        let parts = vec![part.as_str(); MAX_RESPONSE_BYTES / part.len()];
-        let mut length = Length { bytes: 0, max: MAX_RESPONSE_BYTES };
-        assert!(serde_json::to_writer(&mut length, &parts).is_err());
-        assert!(length.bytes <= MAX_RESPONSE_BYTES + part.len());
     }
 }

@@ -5,6 +5,7 @@
 //! together, too.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::Arc,
@@ -18,15 +19,14 @@ use http_body_util::BodyExt as _;
 use poem::Response;
 use tokio::time::Instant;
 
+use super::response_text::{LARGE_RESPONSE_BYTES, ResponseText};
 use crate::{
     base::rate_limit::ClientNetwork,
     http::{Body, body},
     model_services::{Failure, ModelServices, limits::UnsentReservation},
 };
 
-/// Size from which a response holds memory until it is sent.
-const LARGE_RESPONSE_BYTES: usize = 16 * 1024;
-/// Length of the parts in which a large response is passed on, in bytes.
+/// The largest part in which a large response is passed on, in bytes.
 const MAX_PART_BYTES: usize = 64 * 1024;
 /// How long a large response may take to be passed on. After that time the connection, or with
 /// HTTP/2 the stream, is closed.
@@ -39,7 +39,10 @@ struct ReservedMemory;
 /// The body of a large response.
 #[derive(Debug)]
 struct LargeBody {
-    rest: Bytes,
+    /// What is not passed on yet.
+    rest: VecDeque<Bytes>,
+    /// Length of all of it, in bytes.
+    length: usize,
     deadline: Instant,
 }
 
@@ -51,17 +54,19 @@ impl http_body::Body for LargeBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
-        }
+        let Some(mut first) = self.rest.pop_front() else { return Poll::Ready(None) };
         if Instant::now() >= self.deadline {
-            // `clear` would keep the permit.
-            self.rest = Bytes::new();
+            self.rest.clear();
+            self.length = 0;
             let text = "the client does not read the response in time";
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, text))));
         }
-        let length = self.rest.len().min(MAX_PART_BYTES);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+        let part = first.split_to(first.len().min(MAX_PART_BYTES));
+        if !first.is_empty() {
+            self.rest.push_front(first);
+        }
+        self.length -= part.len();
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -69,15 +74,18 @@ impl http_body::Body for LargeBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.length as u64)
     }
 }
 
 /// A body with these bytes, which hold a permit until the last one is sent, and which are passed on
 /// within this time.
-fn large_body<P: Send + Sync + 'static>(bytes: Bytes, permit: P, timeout: Duration) -> Body {
-    let rest = body::with_permit(bytes, Arc::new(permit));
-    LargeBody { rest, deadline: Instant::now() + timeout }.boxed()
+fn large_body<P: Send + Sync + 'static>(bytes: Vec<Bytes>, permit: P, timeout: Duration) -> Body {
+    let length = bytes.iter().map(Bytes::len).sum();
+    let permit = Arc::new(permit);
+    let with_permit = |bytes| body::with_permit(bytes, Arc::clone(&permit));
+    let rest = bytes.into_iter().map(with_permit).collect();
+    LargeBody { rest, length, deadline: Instant::now() + timeout }.boxed()
 }
 
 impl ModelServices {
@@ -99,7 +107,8 @@ impl ModelServices {
         let Some(reservation) = self.reserve_response(bytes.len())? else {
             return Ok(Response::from_parts(head, bytes.into()));
         };
-        Ok(Response::from_parts(head, large_body(bytes, reservation, SEND_TIMEOUT).into()))
+        let body = large_body(vec![bytes], reservation, SEND_TIMEOUT);
+        Ok(Response::from_parts(head, body.into()))
     }
 
     /// Reserves memory for a response; `None` for one that is not large.
@@ -113,14 +122,22 @@ impl ModelServices {
         if bytes < LARGE_RESPONSE_BYTES {
             return Ok(None);
         }
-        self.0.limits.unsent.reserve(ClientNetwork::current(), bytes).map(Some)
+        Ok(Some(self.0.limits.unsent.reserve(ClientNetwork::current(), bytes)?))
+    }
+
+    /// A reservation of nothing for the response to the current request.
+    pub(super) fn begin_response(&self) -> UnsentReservation {
+        self.0.limits.unsent.begin(ClientNetwork::current())
     }
 }
 
-/// A response with these bytes, which hold memory until the last one is sent.
-pub(super) fn response(bytes: Bytes, reservation: Option<UnsentReservation>) -> Response {
-    let Some(reservation) = reservation else { return Response::builder().body(bytes) };
-    let body = large_body(bytes, reservation, SEND_TIMEOUT);
+/// A response with this text, which holds memory until its last part is sent.
+pub(super) fn response(ResponseText { parts, reservation }: ResponseText) -> Response {
+    let Some(reservation) = reservation else {
+        // It has one part.
+        return Response::builder().body(parts.into_iter().next().unwrap_or_default());
+    };
+    let body = large_body(parts, reservation, SEND_TIMEOUT);
     Response::builder().extension(ReservedMemory).body(body)
 }
 
@@ -134,7 +151,7 @@ mod tests {
     async fn a_large_response_holds_memory_until_its_last_part_is_sent_or_its_time_is_over() {
         let length = MAX_PART_BYTES * 2 + 1;
         let permit = Arc::new(());
-        let new = |timeout| large_body(vec![7; length].into(), Arc::clone(&permit), timeout);
+        let new = |timeout| large_body(vec![vec![7; length].into()], Arc::clone(&permit), timeout);
 
         let mut body = new(SEND_TIMEOUT);
         let mut received = Vec::new();
@@ -155,5 +172,27 @@ mod tests {
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         assert_eq!(Arc::strong_count(&permit), 1, "its memory is free");
         assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_response_in_parts_is_passed_on_in_their_order() {
+        let permit = Arc::new(());
+        let lengths = [MAX_PART_BYTES + 1, 1, 2];
+        let parts = lengths.iter().zip(1_u8..);
+        let parts = parts.map(|(length, byte)| Bytes::from(vec![byte; *length])).collect();
+        let mut body = large_body(parts, Arc::clone(&permit), SEND_TIMEOUT);
+        let length = lengths.iter().sum::<usize>() as u64;
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(length));
+        let mut received = Vec::new();
+        while let Some(frame) = body.frame().await {
+            received.push(frame.unwrap().into_data().unwrap());
+        }
+        let found: Vec<_> = received.iter().map(|part| (part[0], part.len())).collect();
+        assert_eq!(found, [(1, MAX_PART_BYTES), (1, 1), (2, 1), (3, 2)]);
+        assert_eq!(Arc::strong_count(&permit), 2);
+        received.truncate(3);
+        assert_eq!(Arc::strong_count(&permit), 2, "a part is unsent");
+        drop((body, received));
+        assert_eq!(Arc::strong_count(&permit), 1);
     }
 }

@@ -11,6 +11,7 @@ mod install;
 mod large_response;
 mod models;
 mod namespaces;
+mod response_text;
 mod routes;
 mod status;
 mod user;

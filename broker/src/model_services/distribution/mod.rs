@@ -18,4 +18,5 @@ mod view;
 mod write;
 
 pub use desired::DistributionSettings;
+pub(super) use in_flight::ChangesInFlight;
 pub(super) use request::name_to_delete;

@@ -86,7 +86,8 @@ impl InNamespace {
     ///
     /// # Errors
     /// The caller has no such right, which is the failure also if the reads fail; the reads failed; there
-    /// is not enough memory; the user made too many changes, or there were too many in the namespace.
+    /// is not enough memory; the broker stops; the user made too many changes, or there were too many in
+    /// the namespace.
     pub(super) async fn admit_change<T>(
         &self,
         recorder: &Recorder,
@@ -97,6 +98,7 @@ impl InNamespace {
         let ((), found) = tokio::try_join!(self.require_right(verb, name), reads)?;
         let found = found?;
         self.client().reserve_writes()?;
+        self.client().services().0.changes_in_flight.require_running()?;
         recorder.count_change()?;
         Ok(found)
     }

@@ -171,12 +171,17 @@ impl InNamespace {
             last = match self.metadata_within(path, left).await {
                 Ok(found) if condition(found.as_ref()) => return Ok((true, found)),
                 Ok(found) => Ok((false, found)),
-                // A caller without the right, or whose session has ended, does not get it back.
-                Err(failure) if !failure.status().is_server_error() => return Err(failure),
+                Err(failure) if self.is_final(&failure) => return Err(failure),
                 Err(failure) => Err(failure),
             };
         }
         last
+    }
+
+    /// Whether further reads would fail, too. A caller without the right, or whose session has ended,
+    /// does not get it back, and a request that was closed sends no further call.
+    fn is_final(&self, failure: &Failure) -> bool {
+        !failure.status().is_server_error() || self.client().is_closed()
     }
 }
 

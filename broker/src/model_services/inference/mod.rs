@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer, de::SeqAccess, ser::SerializeStruct as _};
-use tenant_shared::{AAModel, AAModelStatus, SaToken};
+use tenant_shared::{AAModelStatus, SaToken};
 
 use super::{
     known_keys::{
@@ -240,23 +240,23 @@ impl ModelStatus {
     }
 
     /// The URLs that the API shows: the internal one, then `status.url` if it leads elsewhere.
-    fn endpoints(&self, internal: &str) -> Vec<String> {
+    fn endpoints<'a>(&'a self, internal: &'a str) -> Vec<EndpointView<'a>> {
         let external = self.url.as_str();
         let is_internal =
             external == internal || is_cluster_local(external) || has_same_host(external, internal);
         let mut endpoints = Vec::new();
         if !internal.is_empty() {
-            endpoints.push(format!("internal: {internal}"));
+            endpoints.push(EndpointView { kind: "internal", url: internal });
         }
         if !external.is_empty() && !is_internal {
-            endpoints.push(format!("external: {external}"));
+            endpoints.push(EndpointView { kind: "external", url: external });
         }
         endpoints
     }
 }
 
-/// The models of a namespace. Each is converted only while it is serialized, because all
-/// of a runtime have the texts of its annotations.
+/// The models of a namespace. Each is converted only while it is serialized, and its texts are not
+/// copied, because all of a runtime have the texts of its annotations.
 #[derive(Debug)]
 pub(super) struct Models {
     services: Vec<InferenceService>,
@@ -280,7 +280,7 @@ impl Models {
 
     /// The models as the API shows them: InferenceServices, then LLMInferenceServices, each by
     /// name.
-    fn to_api(&self) -> impl Iterator<Item = AAModel> {
+    fn views(&self) -> impl Iterator<Item = ModelView<'_>> {
         let services = self.services.iter().map(|service| {
             let runtime = self.runtimes.get(&service.spec.predictor.model.runtime);
             from_inference_service(service, runtime)
@@ -297,7 +297,7 @@ impl Serialize for Models {
         struct Data<'a>(&'a Models);
         impl Serialize for Data<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(self.0.to_api())
+                serializer.collect_seq(self.0.views())
             }
         }
         let mut list = serializer.serialize_struct("AAModelList", 1)?;
@@ -306,9 +306,40 @@ impl Serialize for Models {
     }
 }
 
-fn from_inference_service(service: &InferenceService, runtime: Option<&ObjectMeta>) -> AAModel {
-    let of_runtime = |key| runtime.map_or("", |it| it.annotation(key)).to_owned();
-    AAModel {
+/// A model while it is serialized, with the texts of its object; see [`tenant_shared::AAModel`].
+#[derive(Serialize)]
+struct ModelView<'a> {
+    model_name: &'a str,
+    model_id: &'a str,
+    serving_runtime: &'a str,
+    api_protocol: &'a str,
+    version: &'a str,
+    description: &'a str,
+    usecase: &'a str,
+    display_name: &'a str,
+    status: AAModelStatus,
+    endpoints: Vec<EndpointView<'a>>,
+    sa_token: SaToken,
+}
+
+/// A URL after its kind: `internal: URL`.
+struct EndpointView<'a> {
+    kind: &'static str,
+    url: &'a str,
+}
+
+impl Serialize for EndpointView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}: {}", self.kind, self.url))
+    }
+}
+
+fn from_inference_service<'a>(
+    service: &'a InferenceService,
+    runtime: Option<&'a ObjectMeta>,
+) -> ModelView<'a> {
+    let of_runtime = |key| runtime.map_or("", |it| it.annotation(key));
+    ModelView {
         serving_runtime: of_runtime(RUNTIME_NAME),
         api_protocol: of_runtime(RUNTIME_PROTOCOL),
         version: of_runtime(RUNTIME_VERSION),
@@ -316,25 +347,30 @@ fn from_inference_service(service: &InferenceService, runtime: Option<&ObjectMet
     }
 }
 
-fn from_llm_inference_service(service: &LlmInferenceService) -> AAModel {
-    AAModel {
-        serving_runtime: LLM_RUNTIME.to_owned(),
-        api_protocol: LLM_PROTOCOL.to_owned(),
+fn from_llm_inference_service(service: &LlmInferenceService) -> ModelView<'_> {
+    ModelView {
+        serving_runtime: LLM_RUNTIME,
+        api_protocol: LLM_PROTOCOL,
         ..model(&service.metadata, service.model_id(), &service.status, service.internal_url())
     }
 }
 
 /// A model without a runtime.
-fn model(metadata: &ObjectMeta, model_id: &str, status: &ModelStatus, internal: &str) -> AAModel {
-    AAModel {
-        model_name: metadata.name.clone(),
-        model_id: model_id.to_owned(),
-        serving_runtime: String::new(),
-        api_protocol: String::new(),
-        version: String::new(),
-        description: metadata.annotation(DESCRIPTION).to_owned(),
-        usecase: metadata.annotation(USE_CASE).to_owned(),
-        display_name: metadata.display_name().to_owned(),
+fn model<'a>(
+    metadata: &'a ObjectMeta,
+    model_id: &'a str,
+    status: &'a ModelStatus,
+    internal: &'a str,
+) -> ModelView<'a> {
+    ModelView {
+        model_name: &metadata.name,
+        model_id,
+        serving_runtime: "",
+        api_protocol: "",
+        version: "",
+        description: metadata.annotation(DESCRIPTION),
+        usecase: metadata.annotation(USE_CASE),
+        display_name: metadata.display_name(),
         status: status.to_api(),
         endpoints: status.endpoints(internal),
         sa_token: SaToken::default(),

@@ -22,7 +22,7 @@ pub(super) use self::{
     per_caller::{CallerKey, SERVICE_ACCOUNT_PREFIX},
     refused_tokens::RefusedTokens,
     token_limiters::{TokenLimiters, TokenPermit},
-    unsent::{MAX_RESPONSE_BYTES, UnsentMemory, UnsentReservation},
+    unsent::{MAX_RESPONSE_BYTES, UnsentError, UnsentMemory, UnsentReservation},
 };
 use super::{failure::Failure, settings::TokenLimits};
 use crate::base::rate_limit::{ClientNetwork, InFlightLimiter};

@@ -56,9 +56,9 @@ fn held_until(release: &Arc<Notify>) -> Fault {
     Fault::before(move |_| Arc::clone(&release).notified_owned())
 }
 
-/// Waits until the second creation of an installation is held.
-async fn until_second_creation(held: &Rule) {
-    probe::until("the second creation", TIMEOUT, || async {
+/// Waits until a request is held: the second creation of an installation, or a read before it.
+async fn until_held(held: &Rule) {
+    probe::until("the request that is held", TIMEOUT, || async {
         Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
     })
     .await
@@ -73,7 +73,7 @@ async fn install_and_leave(world: &World, namespace: &'static str) -> Arc<Notify
     let held = world.proxy().unwrap().add(Rule::new(held_until(&release)).when(creations));
     let client = Client::new(world);
     let running = tokio::spawn(async move { client.install(namespace, REG, &["good"]).await });
-    until_second_creation(&held).await;
+    until_held(&held).await;
     running.abort();
     let _ = running.await;
     // The broker notices that the client is gone.
@@ -193,6 +193,60 @@ async fn a_broker_that_stops_waits_for_a_change_whose_client_has_left() {
 }
 
 #[tokio::test]
+async fn a_broker_that_stops_begins_no_change() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-stopping";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let release = Arc::new(Notify::new());
+    let reads = of_person(&Method::GET, DISTRIBUTIONS);
+    let held = world.proxy().unwrap().add(Rule::new(held_until(&release)).when(reads));
+    let running = tokio::spawn(async move { client.install(namespace, REG, &["good"]).await });
+    until_held(&held).await;
+    let release_later = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        release.notify_one();
+    };
+    let (stopped, ()) = tokio::join!(world.broker().stop(), release_later);
+    stopped.unwrap();
+    let refused = running.await.unwrap();
+    refused.failure(500);
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    assert!(distribution(&world, namespace).await.is_none());
+}
+
+#[tokio::test]
+async fn a_change_that_a_stop_interrupts_is_recorded_with_what_is_left() {
+    let builder = builder_with_kinds().fault_proxy();
+    let world = builder.setting("drain_seconds", 2).start().await.unwrap();
+    install_kinds(&world).await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let (alice, session) = person(&world, "alice").await;
+    let (session, namespace) = (session.expose_secret().to_owned(), alice.namespace());
+    ready_model(&admin, &namespace, "good").await;
+    let held = world.proxy().unwrap().add(
+        Rule::new(Fault::before(|_| std::future::pending()))
+            .when(of_person(&Method::POST, "/configmaps")),
+    );
+    let running = {
+        let namespace = namespace.clone();
+        tokio::spawn(async move { client.install(&namespace, &session, &["good"]).await })
+    };
+    until_held(&held).await;
+    running.abort();
+    let _ = running.await;
+    world.broker().stop().await.unwrap();
+    world.proxy().unwrap().clear();
+    world.broker().start().await.unwrap();
+    assert!(distribution(&world, &namespace).await.is_some());
+    let operator = operator(&world).await;
+    let rows = reasons(&operator, &namespace, "InstallLlamaStack", "success").await;
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert!(rows[0].contains("may be left, perhaps without its ConfigMap"), "{rows:?}");
+}
+
+#[tokio::test]
 async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() {
     let world = world().await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
@@ -211,7 +265,7 @@ async fn a_suspension_between_the_two_creations_is_recorded_with_what_is_left() 
         let (client, namespace, session) = (client.clone(), namespace.clone(), session.clone());
         tokio::spawn(async move { client.install(&namespace, &session, &["good"]).await })
     };
-    until_second_creation(&held).await;
+    until_held(&held).await;
     operator.suspend(workspace, &reason).await.unwrap();
     assert!(running.await.unwrap().failure(403).contains("suspended"));
     proxy.clear();

@@ -1,6 +1,7 @@
 //! A session of a person with memberships in several tenants.
 
 use integration::kubectl::Kubectl;
+use integration::person::Person;
 use integration::probe::{self, Probe};
 use integration::world::World;
 use secrecy::ExposeSecret as _;
@@ -12,11 +13,12 @@ use crate::machines::{AUDIENCE, accept_builder, account_token, exchange};
 use crate::object;
 use crate::tenants::{TENANT_BROKER, until_served, with_object};
 
-/// Creates a tenant with this owner, and waits until the broker has carried it out.
-async fn tenant(world: &World, admin: &Kubectl, name: &str, owner: &str) {
+/// Creates a tenant with these owners, and waits until the broker has carried it out.
+async fn tenant(world: &World, admin: &Kubectl, name: &str, owners: &[&str]) {
+    let owners: Vec<_> = owners.iter().map(|it| json!({"kind": "User", "name": it})).collect();
     let object = json!({"apiVersion": TENANT_BROKER.1, "kind": "Tenant",
         "metadata": {"name": name},
-        "spec": {"owners": [{"kind": "User", "name": owner}], "namespaceOptions": {"quota": 2}}});
+        "spec": {"owners": owners, "namespaceOptions": {"quota": 2}}});
     with_object(admin, &["apply"], object.to_string()).await.success().unwrap();
     probe::until("the tenant", TIMEOUT, || async {
         let found = object_of(world, name).await?;
@@ -79,6 +81,35 @@ async fn assert_foreign(client: &Client, token: &str, namespaces: &[&str]) {
     }
 }
 
+/// Makes a person a member of a tenant, and creates the namespace `TENANT-a`.
+async fn join_and_create_namespace(owner: &Person, tenant: &str) {
+    let api = owner.api().await.unwrap();
+    api.join_tenant(tenant).await.unwrap();
+    api.create_tenant_namespace(tenant, &format!("{tenant}-a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_request_makes_the_membership() {
+    let builder = builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
+    install_kinds(&world).await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    until_served(&admin, TENANT_BROKER).await;
+    let (alice, session) = person(&world, "alice").await;
+    let (bob, _) = person(&world, "bob").await;
+    let (session, own) = (session.expose_secret(), alice.namespace());
+    // A request for a namespace of the tenant.
+    tenant(&world, &admin, "solar", &[alice.email(), bob.email()]).await;
+    join_and_create_namespace(&bob, "solar").await;
+    assert_sent_from(&world, &client, session, "solar-a", "tenant-solar").await;
+    // The list of namespaces.
+    tenant(&world, &admin, "lunar", &[alice.email(), bob.email()]).await;
+    join_and_create_namespace(&bob, "lunar").await;
+    let mut all = ["lunar-a", "solar-a", own.as_str()];
+    all.sort_unstable();
+    until_listed(&client, session, &all).await;
+}
+
 #[tokio::test]
 async fn each_namespace_of_a_session_is_used_with_its_own_membership() {
     let builder = builder().own_control_plane().installed("tenants.enabled", true);
@@ -90,10 +121,8 @@ async fn each_namespace_of_a_session_is_used_with_its_own_membership() {
     let (bob, _) = person(&world, "bob").await;
     let (session, own) = (session.expose_secret(), alice.namespace());
     for (name, owner) in [("solar", &alice), ("lunar", &alice), ("stellar", &bob)] {
-        tenant(&world, &admin, name, owner.email()).await;
-        let api = owner.api().await.unwrap();
-        api.join_tenant(name).await.unwrap();
-        api.create_tenant_namespace(name, &format!("{name}-a")).await.unwrap();
+        tenant(&world, &admin, name, &[owner.email()]).await;
+        join_and_create_namespace(owner, name).await;
     }
 
     let mut all = ["lunar-a", "solar-a", own.as_str()];

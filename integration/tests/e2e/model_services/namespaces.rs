@@ -179,11 +179,17 @@ async fn failures_are_no_answers(client: &Client, world: &World, expected: &Valu
     proxy.add(Rule::new(fault).when(|seen| seen.is(&Method::GET, "/namespaces/ns-group")));
     client.get("/namespaces", ONE).await.failure(500);
     proxy.clear();
-    // So does Projects' failure lead to the way that is right everywhere.
-    let fault = Fault::respond(http::StatusCode::SERVICE_UNAVAILABLE);
-    proxy.add(Rule::new(fault).when(|seen| seen.path.ends_with("/projects")));
-    assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected);
-    proxy.clear();
+    // So does Projects' failure lead to the way that is right everywhere, and so does its refusal of a
+    // token that the API server accepts.
+    for status in [http::StatusCode::SERVICE_UNAVAILABLE, http::StatusCode::UNAUTHORIZED] {
+        let refused = Rule::new(Fault::respond(status));
+        let refused = proxy.add(refused.when(|seen| seen.path.ends_with("/projects")));
+        assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected, "{status}");
+        assert_eq!(refused.fired(), 1, "{status}");
+        proxy.clear();
+    }
+    let series = "tenant_broker_model_services_tokens_refused_total";
+    assert!(world.broker().metric(series).await.unwrap() < 1.0);
     // And so does a Projects API that does not answer.
     let projects = Rule::new(Fault::before(|_| std::future::pending()));
     let held = proxy.add(projects.when(|seen| seen.path.ends_with("/projects")));
