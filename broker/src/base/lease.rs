@@ -70,16 +70,28 @@ pub async fn release_lease(db: &Db, name: &str, holder: Uuid) -> sqlx::Result<()
     tx.commit().await
 }
 
-const DELETE_EXPIRED: &str = "DELETE FROM leases WHERE held_until <= $1";
+/// `$2` is the time of a test, as in [`ACQUIRE_ON_POSTGRES`].
+const DELETE_EXPIRED_ON_POSTGRES: &str = "DELETE FROM leases WHERE held_until <= \
+COALESCE($2, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)) - $1";
+const DELETE_EXPIRED_ON_SQLITE: &str = "DELETE FROM leases WHERE held_until <= $2 - $1";
 
-/// Deletes leases that ended at this time, in milliseconds since 1970, or before: their holders
-/// died. Their names may be used only once, as those of tenants are, so nobody else takes them over.
+/// Deletes leases that ended this many milliseconds ago, or before, by the clock of
+/// [`acquire_lease`]: their holders died. Their names may be used only once, as those of tenants are,
+/// so nobody else takes them over.
 ///
 /// # Errors
 /// The database failed.
-pub async fn delete_expired(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c =>
-        sqlx::query(DELETE_EXPIRED).bind(before_ms).execute(c).await.map(drop))
+pub async fn delete_expired(tx: &mut Tx, clock: &Clock, milliseconds: i64) -> sqlx::Result<()> {
+    match tx.connection() {
+        Engine::Postgres(c) => {
+            let delete = sqlx::query(DELETE_EXPIRED_ON_POSTGRES).bind(milliseconds);
+            delete.bind(clock.manual_ms()).execute(c).await.map(drop)
+        }
+        Engine::Sqlite(c) => {
+            let delete = sqlx::query(DELETE_EXPIRED_ON_SQLITE).bind(milliseconds);
+            delete.bind(clock.now_ms()).execute(c).await.map(drop)
+        }
+    }
 }
 
 const DELETE_ALL: &str = "DELETE FROM leases";
@@ -180,7 +192,8 @@ mod tests {
         assert!(acquire(&storage, "young", holder).await);
         for (before, left) in [(end - 1, 2), (end, 1)] {
             let mut tx = storage.db.begin().await.unwrap();
-            delete_expired(&mut tx, before).await.unwrap();
+            let ago = storage.clock.now_ms() - before;
+            delete_expired(&mut tx, &storage.clock, ago).await.unwrap();
             tx.commit().await.unwrap();
             assert_eq!(storage.number(COUNT).await, left);
         }

@@ -235,7 +235,7 @@ impl Issuer {
         let mut tx = self.db().begin().await?;
         throttle::delete_expired(&mut tx, now - (i64::from(longest) * 1000).max(RETENTION_MS))
             .await?;
-        lease::delete_expired(&mut tx, now - RETENTION_MS).await?;
+        lease::delete_expired(&mut tx, self.clock(), RETENTION_MS).await?;
         tx.commit().await
     }
 
