@@ -28,7 +28,12 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         rules: vec![rule(group, resources, &["CREATE", "UPDATE"], "Namespaced")],
         conditions: not_system(parameters),
         variables: variables(),
-        validations: vec![require_name(), refuse_large_metadata(), refuse_finalizers_and_owners()],
+        validations: vec![
+            require_name(),
+            refuse_large_metadata(),
+            refuse_finalizers_and_owners(),
+            refuse_config_maps_elsewhere(),
+        ],
         namespaces: managed_namespaces(parameters),
     }
 }
@@ -79,5 +84,21 @@ fn refuse_finalizers_and_owners() -> (String, Message) {
         ),
         "a LlamaStackDistribution in a tenant's namespace may get no finalizers and no \
          ownerReferences, because they decide when it is gone",
+    )
+}
+
+/// Validation: a write names ConfigMaps of its own namespace only. The operator may read those of all
+/// namespaces: it copies certificates from them, and says in the status what it does not find.
+fn refuse_config_maps_elsewhere() -> (String, Message) {
+    let namespaces = ["userConfig", "tlsConfig.?caBundle"]
+        .map(|of| format!("object.?spec.?server.?{of}.?configMapNamespace"));
+    unless_administrator(
+        &format!(
+            "[{}].all(n, n.orValue(\"\") in [\"\", request.namespace]) || (request.operation == \
+             \"UPDATE\" && object.?spec.orValue({{}}) == oldObject.?spec.orValue({{}}))",
+            namespaces.join(", ")
+        ),
+        "a LlamaStackDistribution in a tenant's namespace names ConfigMaps of its own namespace only: \
+         leave configMapNamespace out",
     )
 }

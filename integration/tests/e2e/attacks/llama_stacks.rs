@@ -25,6 +25,12 @@ pub(crate) fn llama_stack(metadata: &Value) -> Value {
         "metadata": metadata, "spec": {"server": {"distribution": {"name": "starter"}}}})
 }
 
+/// Specifications by which the operator would read a ConfigMap of another namespace.
+fn foreign_config_maps() -> [Value; 2] {
+    let foreign = json!({"configMapName": "app-config", "configMapNamespace": "kube-system"});
+    [json!({"userConfig": foreign}), json!({"tlsConfig": {"caBundle": foreign}})]
+}
+
 fn owner() -> Value {
     json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
         "uid": "00000000-0000-4000-8000-000000000001"}])
@@ -57,8 +63,16 @@ async fn a_workspace_has_one_llama_stack() {
     for metadata in refused_metadata() {
         is_refused(kubectl, &CREATE, &llama_stack(&metadata), POLICY).await;
     }
-    let own = llama_stack(&json!({"name": NAME, "labels": {"a": "b"}})).to_string();
-    kubectl.run_with_input(CREATE, own).await.unwrap().success().unwrap();
+    for server in foreign_config_maps() {
+        let mut stack = llama_stack(&json!({"name": NAME}));
+        let server = server.as_object().unwrap().clone();
+        stack["spec"]["server"].as_object_mut().unwrap().extend(server);
+        is_refused(kubectl, &CREATE, &stack, POLICY).await;
+    }
+    let mut own = llama_stack(&json!({"name": NAME, "labels": {"a": "b"}}));
+    own["spec"]["server"]["userConfig"] =
+        json!({"configMapName": "app-config", "configMapNamespace": namespace});
+    kubectl.run_with_input(CREATE, own.to_string()).await.unwrap().success().unwrap();
 
     // The operator's role for editors gives these verbs.
     let role = ["create", "role", "editor", "-n", &namespace, "--verb=get,update,patch"];
@@ -75,7 +89,10 @@ async fn a_workspace_has_one_llama_stack() {
     .unwrap();
     let owned = json!({"metadata": {"ownerReferences": owner()}}).to_string();
     let patch = |patch| ["patch", KIND, NAME, "--type=merge", "-p", patch];
-    are_refused(kubectl, &[(&patch(FINALIZER), POLICY), (&patch(&owned), POLICY)]).await;
+    let foreign = json!({"spec": {"server": foreign_config_maps()[0]}}).to_string();
+    let patches = [FINALIZER, &owned, &foreign].map(patch);
+    let refused: Vec<_> = patches.iter().map(|patch| (&patch[..], POLICY)).collect();
+    are_refused(kubectl, &refused).await;
 
     // The operator may add one, which others may take away.
     let role = ["create", "clusterrole", "llama-operator", "--verb=get,patch", &resource];
