@@ -65,7 +65,7 @@ impl TenantOperations {
         loop {
             let cluster = &self.cluster;
             let listed =
-                cluster.list_selected_within(TENANT_LABEL, name.as_str(), MAX_OTHERS, is_ours);
+                cluster.role_bindings_within(TENANT_LABEL, name.as_str(), MAX_OTHERS, is_ours);
             let bindings = match listed.await? {
                 Some(bindings) => bindings,
                 None => cluster.role_bindings_named(keys.clone()).await?,

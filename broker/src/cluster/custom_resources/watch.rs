@@ -3,19 +3,21 @@
 //! A watch uses the credential with which it began. It ends with an error once the API server no
 //! longer accepts that, so that the caller begins anew with the present one.
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{borrow::Cow, fmt::Debug, marker::PhantomData, pin::pin, time::Duration};
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
     Api, Resource,
     api::{DynamicObject, ObjectMeta},
-    core::PartialObjectMeta,
     runtime::watcher::{self, Config, Event, watcher},
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::cluster::{Cluster, ClusterError, CustomResource, pages::page_size};
+use crate::cluster::{
+    Cluster, ClusterError, CustomResource,
+    pages::{page_size, without_managed_fields},
+};
 
 /// After this time the API server ends a watch, and the broker continues it with a new request. It
 /// is shorter than [`crate::cluster::WATCH_READ_TIMEOUT`].
@@ -50,6 +52,49 @@ impl<T> WatchEvent<T> {
     }
 }
 
+/// The metadata of a watched object of the kind `K`, without `managedFields`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound = "")]
+struct WatchedMetadata<K> {
+    #[serde(deserialize_with = "without_managed_fields")]
+    metadata: ObjectMeta,
+    #[serde(skip)]
+    kind: PhantomData<K>,
+}
+
+impl<K: Resource> Resource for WatchedMetadata<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 impl Cluster {
     /// Watches the metadata of all objects of a kind that a label selector selects, such as the name
     /// of a label, until the watch fails. Begins anew by itself if the API server no longer has the
@@ -60,11 +105,11 @@ impl Cluster {
         mut on_event: impl FnMut(WatchEvent<ObjectMeta>) + Send,
     ) -> ClusterError
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Clone + Debug + Send + 'static,
     {
-        let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
+        let api: Api<WatchedMetadata<K>> = Api::all(self.watch_client());
         let on_event =
-            |event: WatchEvent<PartialObjectMeta<K>>| on_event(event.map(|it| it.metadata));
+            |event: WatchEvent<WatchedMetadata<K>>| on_event(event.map(|it| it.metadata));
         let config =
             Config { page_size: Some(page_size::watched::<K>()), ..config(Some(selector)) };
         forward_events(api, config, on_event).await

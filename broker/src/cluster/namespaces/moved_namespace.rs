@@ -22,13 +22,15 @@ use tenant_shared::TENANT_LABEL;
 
 use crate::cluster::{
     Cluster, ClusterError, Object,
+    objects::{
+        deletion_rounds::{DeletionRounds, TooManyRounds},
+        role_binding_message::RoleBindingMessage,
+    },
     pages::{Pages, Representation},
 };
 
 /// Lists of RoleBindings until two in a row have none to delete.
 const MAX_ROUNDS: u32 = 20;
-/// Pause between rounds, because another API server may lag behind by as much.
-const ROUND_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Subjects of one RoleBinding that a text names.
 const MAX_SUBJECTS: usize = 20;
 /// Characters of a name in a text.
@@ -220,18 +222,13 @@ impl Cluster {
         is_to_be_deleted: impl Fn(&RoleBinding) -> bool,
         deleted: &mut BindingsDescription,
     ) -> Result<(), ClusterError> {
-        let mut empty_lists = 0;
-        for round in 0..MAX_ROUNDS {
-            if round > 0 {
-                tokio::time::sleep(ROUND_INTERVAL).await;
-            }
-            if self.delete_listed_bindings(namespace, &is_to_be_deleted, deleted).await? > 0 {
-                empty_lists = 0;
-                continue;
-            }
-            empty_lists += 1;
-            if empty_lists == 2 {
-                return Ok(());
+        let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
+        loop {
+            let listed = self.delete_listed_bindings(namespace, &is_to_be_deleted, deleted).await?;
+            match rounds.is_over(listed == 0).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(TooManyRounds) => break,
             }
         }
         let text = format!(
@@ -279,8 +276,9 @@ impl Cluster {
     /// no more than a page is in memory.
     fn bindings_in(&self, namespace: &str) -> Pages<RoleBinding> {
         let selected = ListParams::default();
-        Pages::new::<RoleBinding>(self.client(), Representation::Full, selected)
+        Pages::from_protobuf::<RoleBinding, RoleBindingMessage>(self.client(), selected)
             .in_namespace::<RoleBinding>(namespace)
+            .with_small_pages()
     }
 
     /// The ResourceQuotas and LimitRanges in a namespace that the broker made for other tenants than

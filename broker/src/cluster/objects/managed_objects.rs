@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{
-    core::v1::{Namespace, ResourceQuota, ServiceAccount},
-    rbac::v1::RoleBinding,
-};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ServiceAccount};
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
 use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
-use super::difference::{Compared, is_marked_suspended, same_amounts};
+use super::{
+    difference::{Compared, is_marked_suspended, same_amounts},
+    revoke::{bindings_in, large_response},
+};
 use crate::cluster::{
     Cluster, ClusterError,
     pages::{Pages, Representation},
@@ -79,8 +79,9 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub async fn has_role_bindings(&self, namespace: &str) -> Result<bool, ClusterError> {
-        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
-        Ok(!api.list(&ListParams::default().limit(1)).await?.items.is_empty())
+        let mut pages = bindings_in(self.client(), namespace).one_by_one();
+        let _permit = large_response().await;
+        Ok(pages.next().await?.is_some_and(|first| !first.is_empty()))
     }
 
     /// The uid of the ServiceAccount of this name, no matter who made it; `None` if it does not

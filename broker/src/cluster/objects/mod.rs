@@ -1,12 +1,15 @@
 //! Objects of the API server: create, compare with the desired state, delete.
 
+pub(super) mod deletion_rounds;
 mod difference;
 pub(super) mod labels;
 mod live_object;
 mod managed_objects;
 mod object;
+mod object_identity;
 mod quantity;
 pub(super) mod revoke;
+pub(super) mod role_binding_message;
 mod selected;
 
 pub use self::{

@@ -2,7 +2,8 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::{Request, header};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -11,22 +12,29 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions},
+    Api, Client, Resource, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenant_shared::{ROLE_BINDING_NAME, SUSPENDED_LABEL};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::cluster::{Cluster, ClusterError};
+use super::{
+    deletion_rounds::{DeletionRounds, TooManyRounds},
+    object_identity::{ObjectIdentity, send_for_status},
+};
+use crate::cluster::{
+    Cluster, ClusterError,
+    pages::{Pages, Representation},
+};
 
-/// RoleBindings of a page, as metadata. Each has up to 1.5 MiB, and a page is in memory as a whole.
-const PAGE_SIZE: u32 = 50;
-/// The number of list requests for RoleBindings until two in a row have to be empty.
+/// Responses with large objects that this process reads at once. Each is up to 16 MiB of JSON.
+const MAX_LARGE_RESPONSES: usize = 4;
+static LARGE_RESPONSES: Semaphore = Semaphore::const_new(MAX_LARGE_RESPONSES);
+/// The number of lists of RoleBindings until two in a row have to be empty.
 const MAX_ROUNDS: u32 = 500;
-/// Pause between rounds, because another API server may lag behind by as much.
-const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// RoleBindings that are deleted or lose their finalizers concurrently. It is the number that the
 /// quota allows, so that a slow admission webhook delays the broker once.
 const MAX_IN_FLIGHT: usize = 20;
@@ -35,6 +43,10 @@ const MAX_IN_FLIGHT: usize = 20;
 const MAX_FINALIZER_ATTEMPTS: u32 = 5;
 /// Pause before the next of these requests.
 const FINALIZER_INTERVAL: Duration = Duration::from_millis(50);
+/// The status for an object that does not exist.
+const NOT_FOUND: u16 = 404;
+/// The status for a patch whose `test` fails, and of a policy without a reason.
+const UNPROCESSABLE_ENTITY: u16 = 422;
 /// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
 /// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -61,6 +73,40 @@ impl Cluster {
         Ok(())
     }
 
+    /// Sets the suspended label on a namespace with these labels, of which those that are `None` must
+    /// not exist, in one request (RFC 6902, `test`; the API server takes a missing value for null).
+    /// Returns false if the namespace has others, or does not exist, or if a policy refused.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn mark_suspended_if_labelled(
+        &self,
+        namespace: &str,
+        labels: &[(&str, Option<&str>)],
+    ) -> Result<bool, ClusterError> {
+        let path = |label: &str| {
+            format!("/metadata/labels/{}", label.replace('~', "~0").replace('/', "~1"))
+        };
+        let tests = labels
+            .iter()
+            .map(|(label, value)| json!({"op": "test", "path": path(label), "value": value}));
+        let add = json!({"op": "add", "path": path(SUSPENDED_LABEL), "value": "true"});
+        let operations: Vec<Value> = tests.chain([add]).collect();
+        let request = Request::patch(format!("/api/v1/namespaces/{}", segment(namespace)))
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .body(json!(operations).to_string().into_bytes())
+            .map_err(|error| ClusterError::from(kube::Error::Service(error.into())))?;
+        match self.client().request_text(request).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status))
+                if matches!(status.code, NOT_FOUND | UNPROCESSABLE_ENTITY) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Deletes all RoleBindings of a namespace, in rounds until two lists are empty: a 404 proves
     /// nothing, because the tenant may have renamed the binding, and another API server may have
     /// accepted a new one that the first list does not show yet. The broker's own binding, which
@@ -79,7 +125,7 @@ impl Cluster {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
-            delete_all(&api, namespace)
+            delete_all(self.client(), namespace)
         );
         // If our own binding could not be deleted, the rounds have tried it as well.
         others.or_else(|error| ours.and(Err(error)))
@@ -107,61 +153,97 @@ impl Cluster {
     }
 }
 
+/// Waits until a response with large objects may be read: others may make each RoleBinding as large as
+/// the API server accepts, and revocations of many namespaces take place at once.
+pub(in crate::cluster) async fn large_response() -> Option<SemaphorePermit<'static>> {
+    // It is never closed.
+    LARGE_RESPONSES.acquire().await.ok()
+}
+
+/// All RoleBindings in a namespace.
+pub(in crate::cluster) fn bindings_in(client: Client, namespace: &str) -> Pages<ObjectIdentity> {
+    Pages::protobuf::<RoleBinding>(client, Representation::Metadata, ListParams::default())
+        .in_namespace::<RoleBinding>(namespace)
+        .with_small_pages()
+}
+
 /// Deletes RoleBindings in rounds until two lists are empty. Returns how many were deleted.
-async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, ClusterError> {
-    let (mut empty_lists, mut deleted, mut next) = (0, 0, None);
-    for round in 0..MAX_ROUNDS {
-        if round > 0 {
-            tokio::time::sleep(ROUND_INTERVAL).await;
+async fn delete_all(client: Client, namespace: &str) -> Result<usize, ClusterError> {
+    let api: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let (mut deleted, mut pages) = (0, bindings_in(client, namespace));
+    let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
+    loop {
+        let (number, failure) = delete_listed(&api, &mut pages).await;
+        // As long as some are deleted, the next round tries the others again.
+        let is_empty = number == 0 && failure.is_none();
+        match failure {
+            Some(error) if number == 0 => return Err(error),
+            _ => deleted += number,
         }
-        let page = ListParams { continue_token: next.take(), ..ListParams::default() };
-        let is_first_page = page.continue_token.is_none();
-        let page = api.list_metadata(&page.limit(PAGE_SIZE)).await?;
-        let (left, further) = (page.items, page.metadata.continue_);
-        if left.is_empty() {
-            empty_lists += u32::from(is_first_page);
-            if empty_lists == 2 {
-                return Ok(deleted);
+        match rounds.is_over(is_empty).await {
+            Ok(true) => return Ok(deleted),
+            Ok(false) => pages.restart(),
+            Err(TooManyRounds) => {
+                let text = format!("RoleBindings keep appearing in {namespace}");
+                return Err(ClusterError::Conflict(text));
             }
-            continue;
         }
-        empty_lists = 0;
-        let results: Vec<_> = stream::iter(left)
-            .map(|binding| delete_or_remove_finalizers(api.clone(), binding))
-            .buffer_unordered(MAX_IN_FLIGHT)
-            .collect()
-            .await;
-        // As long as some are deleted, the next round tries the others again. A page of bindings that
-        // cannot be deleted does not protect those behind it.
-        if results.iter().all(Result::is_err) {
-            next = further.filter(|token| !token.is_empty());
-            if next.is_some() {
-                continue;
-            }
-            return results.into_iter().collect::<Result<(), _>>().map(|()| deleted);
-        }
-        deleted += results.iter().filter(|result| result.is_ok()).count();
     }
-    Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
+}
+
+/// Deletes the objects of a list. Returns how many were deleted, and the first error.
+async fn delete_listed(
+    api: &Api<RoleBinding>,
+    pages: &mut Pages<ObjectIdentity>,
+) -> (usize, Option<ClusterError>) {
+    let (mut deleted, mut failure) = (0, None);
+    // A page of large bindings has few of them, so the next one is read meanwhile.
+    let listed = stream::try_unfold(pages, |pages| async {
+        let _permit = large_response().await;
+        let page = pages.next().await?;
+        Ok::<_, ClusterError>(
+            page.map(|page| (stream::iter(page).map(Ok::<_, ClusterError>), pages)),
+        )
+    });
+    // A binding that cannot be deleted does not protect those behind it.
+    let mut results = listed
+        .try_flatten()
+        .map(|binding| {
+            let api = api.clone();
+            async move { delete_or_remove_finalizers(&api, &binding?).await }
+        })
+        .buffer_unordered(MAX_IN_FLIGHT)
+        .boxed();
+    while let Some(result) = results.next().await {
+        match result {
+            Ok(()) => deleted += 1,
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    (deleted, failure)
 }
 
 /// Deletes an object; removes the finalizers of one that is being deleted.
 async fn delete_or_remove_finalizers<K>(
-    api: Api<K>,
-    existing: PartialObjectMeta<K>,
+    api: &Api<K>,
+    existing: &ObjectIdentity,
 ) -> Result<(), ClusterError>
 where
-    K: Clone
-        + DeserializeOwned
-        + Debug
-        + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
 {
-    let (name, uid) = (existing.name_any(), existing.uid());
-    if existing.metadata.deletion_timestamp.is_some() && !existing.finalizers().is_empty() {
-        remove_finalizers(&api, &name, uid.as_deref()).await
-    } else {
-        delete_if_exists(&api, &name, uid.as_deref()).await.map(drop)
+    let (name, uid) = (existing.name(), existing.uid());
+    if existing.is_held() {
+        return remove_finalizers(api, &name, uid).await;
     }
+    let request = requests_of(api).delete(&segment(&name), &deletion(uid));
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let deleted = send_for_status(&api.clone().into_client(), request).await;
+    if_exists(api, &name, uid, deleted).await
+}
+
+/// The requests for objects of a kind.
+fn requests_of<K: Resource>(api: &Api<K>) -> kube::core::Request {
+    kube::core::Request::new(api.resource_url())
 }
 
 /// Removes all finalizers of an object of this uid, which completes a deletion in progress. An
@@ -178,12 +260,16 @@ pub(in crate::cluster) async fn remove_finalizers<K>(
 where
     K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
 {
-    let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
+    // Managers that are reset are not compared with the change.
+    let metadata = json!({"uid": uid, "finalizers": null, "managedFields": [{}]});
+    let patch = Patch::Merge(json!({"metadata": metadata}));
     let (segment, parameters) = (segment(name), PatchParams::default());
     let mut attempt = 1;
     loop {
-        match api.patch_metadata(&segment, &parameters, &patch).await.map_err(ClusterError::from) {
-            Ok(_) | Err(ClusterError::NotFound(_)) => return Ok(()),
+        let request = requests_of(api).patch(&segment, &parameters, &patch);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match send_for_status(&api.clone().into_client(), request).await {
+            Ok(()) | Err(ClusterError::NotFound(_)) => return Ok(()),
             // The uid differs, a concurrent change interfered, or a webhook refused with 409.
             Err(error @ ClusterError::Conflict(_)) => {
                 if !exists(api, name, uid).await? {
@@ -205,6 +291,7 @@ async fn exists<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<bool, 
 where
     K: Clone + DeserializeOwned + Debug,
 {
+    let _permit = large_response().await;
     let existing = api.get_metadata_opt(&segment(name)).await?;
     Ok(existing.is_some_and(|existing| uid.is_none() || existing.metadata.uid.as_deref() == uid))
 }
@@ -225,17 +312,36 @@ pub(in crate::cluster) async fn delete_if_exists<K>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
+    match api.delete(&segment(name), &deletion(uid)).await.map_err(ClusterError::from) {
+        Ok(response) => Ok(response.left()),
+        Err(error) => if_exists(api, name, uid, Err(error)).await.map(|()| None),
+    }
+}
+
+/// How objects are deleted; with a uid, only an object of this uid.
+fn deletion(uid: Option<&str>) -> DeleteParams {
     let preconditions =
         uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
-    let params = DeleteParams { preconditions, ..DeleteParams::background() };
-    match api.delete(&segment(name), &params).await.map_err(ClusterError::from) {
-        Ok(response) => Ok(response.left()),
-        Err(ClusterError::NotFound(_)) => Ok(None),
+    DeleteParams { preconditions, ..DeleteParams::background() }
+}
+
+/// The result of a deletion; an object that does not exist is no error.
+async fn if_exists<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<&str>,
+    deleted: Result<(), ClusterError>,
+) -> Result<(), ClusterError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match deleted {
+        Err(ClusterError::NotFound(_)) => Ok(()),
         // Not only the precondition answers 409: a webhook may refuse with any status.
         Err(error @ ClusterError::Conflict(_)) if uid.is_some() => {
-            if exists(api, name, uid).await? { Err(error) } else { Ok(None) }
+            if exists(api, name, uid).await? { Err(error) } else { Ok(()) }
         }
-        Err(error) => Err(error),
+        result => result,
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use super::revoke::segment;
+use super::{revoke::segment, role_binding_message::RoleBindingMessage};
 use crate::cluster::{
     Cluster, ClusterError,
     pages::{Pages, Representation},
@@ -40,27 +40,28 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
-        let selected = self.list_selected_within(label, value, usize::MAX, keep).await?;
-        Ok(selected.unwrap_or_default())
+        let select = |object: K| keep(&object).then_some(object);
+        self.list_all(label, value, select).await
     }
 
-    /// Like [`Self::list_selected`]. `None` if there are more than `max_others` objects that `keep`
-    /// refuses: others may have made any number of them, and the list takes as long.
+    /// The RoleBindings with this value of a label, in all namespaces, without those that `keep`
+    /// refuses. `None` if there are more than `max_others` of these: others may have made any number of
+    /// them, and the list takes as long. The list is in Protobuf, because a tenant may have thousands.
     ///
     /// # Errors
-    /// See [`Self::list_with_label`].
-    pub async fn list_selected_within<K>(
+    /// A request failed.
+    pub async fn role_bindings_within(
         &self,
         label: &str,
         value: &str,
         max_others: usize,
-        keep: impl Fn(&K) -> bool,
-    ) -> Result<Option<Vec<K>>, ClusterError>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
-    {
-        let select = |object: K| keep(&object).then_some(object);
-        list_within(self.client(), &format!("{label}={value}"), max_others, select).await
+        keep: impl Fn(&RoleBinding) -> bool,
+    ) -> Result<Option<Vec<RoleBinding>>, ClusterError> {
+        let selected = ListParams::default().labels(&format!("{label}={value}"));
+        let pages =
+            Pages::from_protobuf::<RoleBinding, RoleBindingMessage>(self.client(), selected);
+        let select = |binding: RoleBinding| keep(&binding).then_some(binding);
+        list_within(pages, max_others, select).await
     }
 
     /// Like [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
@@ -77,10 +78,21 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
-        let selector = format!("{label}={value}");
-        let select = |object: K| Some(map(object));
-        let listed = list_within(self.client(), &selector, usize::MAX, select).await?;
-        Ok(listed.unwrap_or_default())
+        self.list_all(label, value, |object: K| Some(map(object))).await
+    }
+
+    async fn list_all<K>(
+        &self,
+        label: &str,
+        value: &str,
+        select: impl Fn(K) -> Option<K>,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
+    {
+        let selected = ListParams::default().labels(&format!("{label}={value}"));
+        let pages = Pages::new::<K>(self.client(), Representation::Full, selected);
+        Ok(list_within(pages, usize::MAX, select).await?.unwrap_or_default())
     }
 
     /// The RoleBindings that exist among these, by namespace and name.
@@ -104,17 +116,11 @@ impl Cluster {
     }
 }
 
-async fn list_within<K>(
-    client: kube::Client,
-    selector: &str,
+async fn list_within<K: Send + 'static>(
+    mut pages: Pages<K>,
     max_others: usize,
     select: impl Fn(K) -> Option<K>,
-) -> Result<Option<Vec<K>>, ClusterError>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
-{
-    let selected = ListParams::default().labels(selector);
-    let mut pages: Pages<K> = Pages::new::<K>(client, Representation::Full, selected);
+) -> Result<Option<Vec<K>>, ClusterError> {
     let (mut objects, mut others) = (Vec::new(), 0);
     while let Some(page) = pages.next().await? {
         let (listed, kept) = (page.len(), objects.len());
@@ -158,7 +164,9 @@ mod tests {
     async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
         let server = server(pages);
         let is_ours = |binding: RoleBinding| (binding.name_any() == "ours").then_some(binding);
-        let listed = list_within(server.client(), "a=b", max_others, is_ours).await.unwrap();
+        let selected = ListParams::default().labels("a=b");
+        let pages = Pages::new::<RoleBinding>(server.client(), Representation::Full, selected);
+        let listed = list_within(pages, max_others, is_ours).await.unwrap();
         (listed.map(|all| all.len()), server.requests().len())
     }
 

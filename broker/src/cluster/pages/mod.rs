@@ -1,17 +1,18 @@
 //! Lists that are read page by page. A page is limited in bytes, because a tenant may make each object
 //! as large as the API server accepts.
 
+mod metadata;
 pub(super) mod page_size;
 mod protobuf;
 
 use std::fmt;
 
-use http::header;
+use http::{StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Client, Resource,
-    api::{ListParams, ObjectMeta},
+    api::ListParams,
     client::Body,
     core::{Request, Status},
 };
@@ -19,9 +20,13 @@ use prost::Message;
 use serde::{Deserialize, de::DeserializeOwned};
 
 pub(crate) use self::protobuf::{PROTOBUF_MAGIC, ProtobufEnvelope, TypeMeta};
+pub(super) use self::{
+    metadata::{Metadata, without_managed_fields},
+    protobuf::PROTOBUF,
+};
 use self::{
     page_size::PageSize,
-    protobuf::{PROTOBUF, PROTOBUF_METADATA, ProtobufList},
+    protobuf::{PROTOBUF_METADATA, ProtobufList, StatusMessage},
 };
 
 /// The largest page of several objects, in bytes.
@@ -36,12 +41,6 @@ pub(super) enum Representation {
     Full,
     /// `PartialObjectMetadata`.
     Metadata,
-}
-
-/// An object of which only the metadata is read.
-#[derive(Debug, Deserialize)]
-pub(super) struct Metadata {
-    pub(super) metadata: ObjectMeta,
 }
 
 /// Decodes the body of a page.
@@ -91,6 +90,18 @@ impl<T: Message + Default + fmt::Debug + 'static> Pages<T> {
 }
 
 impl<T: Send + 'static> Pages<T> {
+    /// Like [`Self::protobuf`]: `M` is the message of an object, and `T` what is made of it.
+    pub(super) fn from_protobuf<K, M>(client: Client, selected: ListParams) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        M: Message + Default + fmt::Debug,
+        T: From<M>,
+    {
+        let decode = decode_from::<M, T>;
+        let pages = Self::with_decode::<K>(client, Representation::Full, selected, decode);
+        Self { is_protobuf: true, ..pages }
+    }
+
     fn with_decode<K>(
         client: Client,
         representation: Representation,
@@ -118,6 +129,23 @@ impl<T: Send + 'static> Pages<T> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         Self { path: K::url_path(&(), Some(namespace)), ..self }
+    }
+
+    /// The same list in smaller pages at first, because others may have made its objects large: the API
+    /// server encodes a page completely before a byte of it is read.
+    pub(super) fn with_small_pages(self) -> Self {
+        Self { size: PageSize::small(), ..self }
+    }
+
+    /// The same list, one object after the other.
+    pub(super) fn one_by_one(self) -> Self {
+        Self { size: PageSize::smallest(), ..self }
+    }
+
+    /// Begins the list anew. Its pages keep the size that fits.
+    pub(super) fn restart(&mut self) {
+        self.is_complete = false;
+        self.selected.continue_token = None;
     }
 
     /// The objects of the next page; `None` after the last page. A page that is too large is read
@@ -203,11 +231,7 @@ impl<T: Send + 'static> Pages<T> {
             Err(error) => return Err(kube::Error::Service(error)),
         };
         if !status.is_success() {
-            let text = String::from_utf8_lossy(&body);
-            let parsed: Option<Status> = serde_json::from_slice(&body).ok();
-            let refusal =
-                parsed.unwrap_or_else(|| Status::failure(&text, "").with_code(status.as_u16()));
-            return Err(kube::Error::Api(refusal.boxed()));
+            return Err(kube::Error::Api(refusal(&body, status).boxed()));
         }
         // A large page takes milliseconds.
         let decode = self.decode;
@@ -239,6 +263,19 @@ struct JsonPageMeta {
     continue_token: Option<String>,
 }
 
+/// The `Status` of a response that refuses a request, in JSON or Protobuf. A body of another kind is the
+/// message.
+pub(super) fn refusal(body: &[u8], status: StatusCode) -> Status {
+    let in_protobuf = || {
+        let message = StatusMessage::decode(&*ProtobufEnvelope::parse(body)?.raw).ok()?;
+        let of_response = Status::failure(&message.message, &message.reason);
+        Some(of_response.with_code(status.as_u16()))
+    };
+    let in_json = || serde_json::from_slice(body).ok();
+    let text = || Status::failure(&String::from_utf8_lossy(body), "").with_code(status.as_u16());
+    in_protobuf().or_else(in_json).unwrap_or_else(text)
+}
+
 fn decode_json<T: DeserializeOwned>(body: &[u8]) -> Result<Page<T>, kube::Error> {
     let JsonPage { metadata, items } =
         serde_json::from_slice(body).map_err(kube::Error::SerdeError)?;
@@ -255,9 +292,15 @@ fn decode_protobuf<T: Message + Default + fmt::Debug>(body: &[u8]) -> Result<Pag
     Ok(Page { continue_token, items: list.items })
 }
 
+fn decode_from<M: Message + Default + fmt::Debug, T: From<M>>(
+    body: &[u8],
+) -> Result<Page<T>, kube::Error> {
+    let Page { continue_token, items } = decode_protobuf::<M>(body)?;
+    Ok(Page { continue_token, items: items.into_iter().map(T::from).collect() })
+}
+
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
     use k8s_openapi::api::core::v1::Namespace;
     use serde_json::{Value, json};
 
@@ -408,5 +451,20 @@ mod tests {
         let server = self::server([MAX_OBJECT_BYTES], usize::MAX);
         let error = pages_of(&server).next_or_metadata().await.err().unwrap().to_string();
         assert!(error.contains("an object is too large"), "{error}");
+    }
+
+    #[test]
+    fn the_text_of_a_refusal_is_read_in_both_formats() {
+        let status = StatusMessage { message: "no".to_owned(), reason: "Forbidden".to_owned() };
+        let envelope = ProtobufEnvelope { type_meta: None, raw: status.encode_to_vec() };
+        let protobuf = [PROTOBUF_MAGIC, &envelope.encode_to_vec()].concat();
+        let json = json!({"kind": "Status", "message": "no", "reason": "Forbidden", "code": 403});
+        for body in [protobuf, json.to_string().into_bytes()] {
+            let refusal = refusal(&body, StatusCode::FORBIDDEN);
+            let read = (refusal.message.as_str(), refusal.reason.as_str(), refusal.code);
+            assert_eq!(read, ("no", "Forbidden", 403));
+        }
+        let refusal = refusal(b"bad gateway", StatusCode::BAD_GATEWAY);
+        assert_eq!((refusal.message.as_str(), refusal.code), ("bad gateway", 502));
     }
 }

@@ -37,6 +37,16 @@ pub(in crate::cluster) struct PageSize {
 }
 
 impl PageSize {
+    /// Pages of [`MIN_BEFORE_METADATA`] objects at first.
+    pub(in crate::cluster) fn small() -> Self {
+        Self { index: 1, fitting: 0 }
+    }
+
+    /// Pages of one object at first.
+    pub(in crate::cluster) fn smallest() -> Self {
+        Self { index: PAGE_SIZES.len() - 1, fitting: 0 }
+    }
+
     pub(in crate::cluster) fn limit(&self) -> u32 {
         PAGE_SIZES.get(self.index).copied().unwrap_or(1)
     }
@@ -114,6 +124,12 @@ mod tests {
             size.fits();
         }
         assert_eq!(size.limit(), 500);
+    }
+
+    #[test]
+    fn pages_may_be_small_from_the_beginning() {
+        assert_eq!(PageSize::small().limit(), MIN_BEFORE_METADATA);
+        assert_eq!(PageSize::smallest().limit(), 1);
     }
 
     #[test]

@@ -47,6 +47,15 @@ pub(in crate::cluster) struct ListMeta {
     pub(in crate::cluster) continue_token: String,
 }
 
+/// `meta/v1.Status`.
+#[derive(Message)]
+pub(in crate::cluster) struct StatusMessage {
+    #[prost(string, tag = "3")]
+    pub(in crate::cluster) message: String,
+    #[prost(string, tag = "4")]
+    pub(in crate::cluster) reason: String,
+}
+
 impl ProtobufEnvelope {
     /// Decodes the envelope of an object; `None` if it is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {

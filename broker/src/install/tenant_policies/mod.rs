@@ -43,6 +43,9 @@ pub(super) const TENANTS_OF_CALLER: &str =
 /// Labels, and also annotations, of an object of an owner, with those that are filled in. Each costs
 /// the API server time in several policies.
 const MAX_ENTRIES: usize = 64;
+/// Managers of fields of a RoleBinding. The API server keeps ten for updates, and any number for
+/// server-side apply.
+const MAX_MANAGERS: usize = 16;
 /// Characters of the keys and values of all annotations. The API server allows 256 KiB.
 const MAX_ANNOTATION_CHARS: usize = 64 * 1024;
 
@@ -113,12 +116,12 @@ fn annotation_chars(object: &str) -> String {
 }
 
 /// CEL: whether each entry of this map in the metadata of `one` is in that of `other`, too, unless
-/// `ignored` holds for its key `k`.
+/// `ignored` holds for its key `k`. Entries are compared first, because a pattern in `ignored` may cost
+/// the API server more.
 fn same_entries(map: &str, ignored: &str, one: &str, other: &str) -> String {
     format!(
-        "{one}.metadata.?{map}.orValue({{}}).all(k, {ignored} || (k in \
-         {other}.metadata.?{map}.orValue({{}}) && {other}.metadata.{map}[k] == \
-         {one}.metadata.{map}[k]))"
+        "{one}.metadata.?{map}.orValue({{}}).all(k, (k in {other}.metadata.?{map}.orValue({{}}) && \
+         {other}.metadata.{map}[k] == {one}.metadata.{map}[k]) || {ignored})"
     )
 }
 
@@ -129,6 +132,21 @@ fn refuse_unprintable_names() -> (String, Message) {
     unless_administrator(
         &format!("{IS_NO_BINDING_OR_DELETE} || object.metadata.name.matches(\"^[ -~]+$\")"),
         "the name of a RoleBinding in a tenant's namespace has printable ASCII characters only",
+    )
+}
+
+/// Validation: a RoleBinding has few managers of fields. Each server-side apply under another name adds
+/// one, and the API server takes seconds to list few objects with thousands of them.
+fn refuse_many_managers() -> (String, Message) {
+    unless_administrator(
+        &format!(
+            "{IS_NO_BINDING_OR_DELETE} || \
+             object.metadata.?managedFields.orValue([]).size() <= {MAX_MANAGERS}"
+        ),
+        &format!(
+            "a RoleBinding in a tenant's namespace has at most {MAX_MANAGERS} managers \
+             (metadata.managedFields): apply it under fewer names (--field-manager)"
+        ),
     )
 }
 

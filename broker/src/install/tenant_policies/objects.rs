@@ -4,7 +4,8 @@ use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
 use super::{
-    IS_NO_BINDING_OR_DELETE, not_system, refuse_finalizers_of_binding, refuse_unprintable_names,
+    IS_NO_BINDING_OR_DELETE, not_system, refuse_finalizers_of_binding, refuse_many_managers,
+    refuse_unprintable_names,
 };
 use crate::{
     install::{
@@ -33,6 +34,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         validations: vec![
             refuse_names_of_broker(),
             refuse_unprintable_names(),
+            refuse_many_managers(),
             refuse_foreign_subjects(),
             refuse_finalizers_of_binding(),
             refuse_owners_of_binding(),

@@ -5,7 +5,7 @@ use tenant_shared::{BINDINGS_LABEL, TENANT_LABEL};
 
 use super::{
     IS_NO_BINDING_OR_DELETE, MAX_ANNOTATION_CHARS, MAX_ENTRIES, has_large_metadata, not_system,
-    refuse_finalizers_of_binding, refuse_unprintable_names,
+    refuse_finalizers_of_binding, refuse_many_managers, refuse_unprintable_names,
 };
 use crate::{
     cluster::{KubernetesUser, RBAC},
@@ -50,6 +50,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         validations: vec![
             refuse_names_of_broker(),
             refuse_unprintable_names(),
+            refuse_many_managers(),
             refuse_many_subjects(),
             refuse_long_names(),
             refuse_large_metadata(),

@@ -12,17 +12,18 @@ mod tests;
 mod unsupported;
 mod violations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::LimitRangeItem;
 use serde::Deserialize as _;
 use serde_json::Value;
+use tenant_shared::TENANT_OWNER_ROLE;
 
 pub use amounts::{Quota, QuotaScope};
 pub use namespaces::{Bindings, Metadata, NamespaceOptions, RequiredMetadata};
 pub use roles::{AdditionalRoleBinding, Owner};
 
-use super::{TenantName, Violation};
+use super::{ClusterRoleName, TenantName, Violation, role_binding_name};
 use raw::RawSpec;
 use violations::Violations;
 
@@ -54,6 +55,15 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// The names of the RoleBindings in its namespaces: one for each ClusterRole that it gives to owners
+    /// or others, also if the settings do not allow it, and that of the owners in the home.
+    pub fn binding_names(&self) -> BTreeSet<String> {
+        let owners = self.owners.iter().flat_map(|owner| &owner.cluster_roles);
+        let roles = owners.chain(self.additional_role_bindings.iter().map(|it| &it.cluster_role));
+        let roles = roles.map(ClusterRoleName::as_str).chain([TENANT_OWNER_ROLE]);
+        roles.map(|role| role_binding_name(&self.name, role)).collect()
+    }
+
     /// Validates the name and the `spec` of an object.
     ///
     /// # Errors

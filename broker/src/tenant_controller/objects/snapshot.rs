@@ -46,7 +46,7 @@ impl Snapshot {
             cluster.list_mapped::<Namespace>(TENANT_LABEL, label, drop_unmanaged_metadata),
             cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, label),
             cluster.list_with_label::<LimitRange>(TENANT_LABEL, label),
-            cluster.list_selected_within(TENANT_LABEL, label, MAX_OTHERS, is_ours),
+            cluster.role_bindings_within(TENANT_LABEL, label, MAX_OTHERS, is_ours),
         )?;
         let namespaces = namespaces.into_iter().map(|it| Object::Namespace(Box::new(it)));
         let quotas = quotas.into_iter().map(|it| Object::ResourceQuota(Box::new(it)));

@@ -19,7 +19,7 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use k8s_openapi::api::core::v1::Namespace;
-use tenant_shared::{HOME_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
+use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
@@ -46,6 +46,13 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// lists that have to be empty.
 const MAX_WAITING: usize = 32;
 
+/// How long after its decision most namespaces of a suspension have no label yet. Later attempts first
+/// look what is done, so that each of them goes on where the time of the last one was over.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
+
+/// Value of [`HOME_LABEL`].
+const HOME: &str = "true";
+
 /// A suspension that a run has enforced.
 #[derive(Debug)]
 pub(in crate::tenant_controller) struct Enforced {
@@ -64,12 +71,23 @@ impl Enforced {
     }
 }
 
+/// The label of a suspended namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SuspendedLabel {
+    Written,
+    WasThere,
+    /// The namespace does not exist, or is not the tenant's.
+    NotOurs,
+}
+
 /// A namespace in which a suspension has begun.
 #[derive(Debug)]
 struct NamespaceRevocation {
     name: String,
-    /// False if it does not exist, or is not the tenant's.
-    is_ours: bool,
+    /// Whether there may be bindings.
+    is_open: bool,
+    /// Names of the broker's bindings that were not tried, because the Tenant does not give their roles.
+    untried: Vec<String>,
     failures: Vec<String>,
 }
 
@@ -183,14 +201,14 @@ impl TenantController {
             (Vec::new(), Vec::new())
         });
         all.push(begun);
-        let mut ours = Vec::new();
-        for begun in all {
-            failures.extend(begun.failures);
-            ours.extend(begun.is_ours.then_some(begun.name));
+        let mut open = Vec::new();
+        for mut begun in all {
+            failures.append(&mut begun.failures);
+            open.extend(begun.is_open.then_some(begun));
         }
         let requests: Vec<_> =
-            ours.iter().map(|name| self.delete_all_bindings(row, name)).collect();
-        let results: Vec<Option<String>> =
+            open.iter().map(|begun| self.delete_all_bindings(row, begun)).collect();
+        let results: Vec<Vec<String>> =
             stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
         failures.extend(results.into_iter().flatten());
         let requests: Vec<_> = with_rights(&rows)
@@ -238,12 +256,10 @@ impl TenantController {
             return Vec::new();
         }
         let permits = Semaphore::new(MAX_IN_FLIGHT);
-        let NamespaceRevocation { is_ours, mut failures, .. } =
-            self.begin_in(row, name, Some(namespace), &permits).await;
-        if is_ours {
-            failures.extend(self.delete_all_bindings(row, name).await);
-        }
-        failures
+        let begun = self.begin_in(row, name, Some(namespace), &permits).await;
+        let others =
+            if begun.is_open { self.delete_all_bindings(row, &begun).await } else { Vec::new() };
+        begun.failures.into_iter().chain(others).collect()
     }
 
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
@@ -257,8 +273,9 @@ impl TenantController {
         (begun, Box::pin(self.revoke_members(row)).await)
     }
 
-    /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names. Each
-    /// request needs a permit.
+    /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names. Those
+    /// whose roles the Tenant does not give, as far as this process knows it, most likely do not exist and
+    /// are left for later. Each request needs a permit.
     async fn begin_in(
         &self,
         row: &TenantRow,
@@ -270,52 +287,76 @@ impl TenantController {
         let permit = permits.acquire().await;
         let labelled = self.label(row, name, namespace).await;
         drop(permit);
-        let is_ours = match labelled {
-            Ok(is_ours) => is_ours,
+        let is_open = match labelled {
+            Ok(SuspendedLabel::NotOurs) => false,
+            Ok(SuspendedLabel::WasThere) if row.status == TenantStatus::Suspending => {
+                self.cluster.has_role_bindings(name).await.unwrap_or(true)
+            }
+            Ok(_) => true,
             // The names of the bindings are nobody else's.
             Err(error) => {
                 failures.extend(failure(name, "label", &error));
                 !matches!(error, ClusterError::NotFound(_))
             }
         };
-        if is_ours && row.status == TenantStatus::Suspending {
-            let requests: FuturesUnordered<_> = self
+        let mut untried = Vec::new();
+        if is_open && row.status == TenantStatus::Suspending {
+            let given = self.cache.tenant(&row.name);
+            let given = given.as_ref().map(|cached| cached.tenant.binding_names());
+            let (names, others) = self
                 .broker_bindings(&row.name, name)
+                .into_iter()
+                .partition::<Vec<_>, _>(|name| given.as_ref().is_none_or(|it| it.contains(name)));
+            untried = others;
+            let requests: FuturesUnordered<_> = names
                 .into_iter()
                 .map(|binding| async move {
                     let _permit = permits.acquire().await;
-                    self.delete_broker_binding(name, binding).await
+                    self.delete_broker_binding(name, &binding).await
                 })
                 .collect();
             let results: Vec<Option<String>> = requests.collect().await;
             failures.extend(results.into_iter().flatten());
         }
-        NamespaceRevocation { name: name.to_owned(), is_ours, failures }
+        NamespaceRevocation { name: name.to_owned(), is_open, untried, failures }
     }
 
-    async fn delete_broker_binding(&self, namespace: &str, name: String) -> Option<String> {
-        let error = self.cluster.delete_role_binding(namespace, &name, None).await.err()?;
+    async fn delete_broker_binding(&self, namespace: &str, name: &str) -> Option<String> {
+        let error = self.cluster.delete_role_binding(namespace, name, None).await.err()?;
         failure(namespace, &format!("RoleBinding {name}"), &error)
     }
 
-    /// Labels a namespace as suspended. Returns false if it does not exist or is not the tenant's.
+    /// Labels a namespace as suspended, unless it has the label.
     async fn label(
         &self,
         row: &TenantRow,
         name: &str,
         namespace: Option<&NamespaceRow>,
-    ) -> Result<bool, ClusterError> {
+    ) -> Result<SuspendedLabel, ClusterError> {
+        // Until the label is there, people write.
+        if row.status == TenantStatus::Suspending && is_first_attempt(row, self.clock.now_ms()) {
+            let home = (name == home_name(&row.name)).then_some(HOME);
+            let labels = [
+                (TENANT_LABEL, Some(row.name.as_str())),
+                (HOME_LABEL, home),
+                (WORKSPACE_LABEL, None),
+            ];
+            if self.cluster.mark_suspended_if_labelled(name, &labels).await? {
+                return Ok(SuspendedLabel::Written);
+            }
+        }
         let live = self.cluster.namespace(name).await?;
         let is_ours = |live: &Namespace| {
             is_of(live, name, &row.name) || namespace.is_some_and(|row| is_relabelled(row, live))
         };
         let Some(live) = live.filter(is_ours) else {
-            return Ok(false);
+            return Ok(SuspendedLabel::NotOurs);
         };
-        if !is_marked_suspended(&live) {
-            self.cluster.mark_suspended(name, live.metadata.uid.as_deref(), true).await?;
+        if is_marked_suspended(&live) {
+            return Ok(SuspendedLabel::WasThere);
         }
-        Ok(true)
+        self.cluster.mark_suspended(name, live.metadata.uid.as_deref(), true).await?;
+        Ok(SuspendedLabel::Written)
     }
 
     /// Names of the RoleBindings that the broker makes in a namespace of a tenant or in its home. A
@@ -342,9 +383,18 @@ impl TenantController {
         revoked.err().map(|error| format!("ServiceAccounts of members: {}", error_chain(&error)))
     }
 
-    /// Deletes all bindings of a namespace, whoever made them. Of a suspended tenant first looks
-    /// whether there are any.
-    async fn delete_all_bindings(&self, row: &TenantRow, namespace: &str) -> Option<String> {
+    /// Deletes all bindings of a namespace, whoever made them: those of the broker that were not tried,
+    /// and those of a list, which others can make long. Of a suspended tenant first looks whether there
+    /// are any. Returns what failed, for people.
+    async fn delete_all_bindings(
+        &self,
+        row: &TenantRow,
+        begun: &NamespaceRevocation,
+    ) -> Vec<String> {
+        let (namespace, mut failures) = (begun.name.as_str(), Vec::new());
+        for name in &begun.untried {
+            failures.extend(self.delete_broker_binding(namespace, name).await);
+        }
         let deleted = async {
             if row.status == TenantStatus::Suspended
                 && !self.cluster.has_role_bindings(namespace).await?
@@ -354,19 +404,16 @@ impl TenantController {
             self.cluster.delete_role_bindings(namespace).await
         };
         match deleted.await {
-            Ok(0) => None,
-            Ok(bindings) => {
-                tracing::info!(
-                    tenant = %row.name,
-                    namespace,
-                    bindings,
-                    "other RoleBindings in a suspended tenant deleted; a resumption does not \
-                     restore them"
-                );
-                None
-            }
-            Err(error) => failure(namespace, "RoleBindings", &error),
+            Ok(0) => {}
+            Ok(bindings) => tracing::info!(
+                tenant = %row.name,
+                namespace,
+                bindings,
+                "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
+            ),
+            Err(error) => failures.extend(failure(namespace, "RoleBindings", &error)),
         }
+        failures
     }
 
     /// Removes the labels of a tenant that is being resumed, that of the home first, and lets its
@@ -417,6 +464,12 @@ impl TenantController {
     }
 }
 
+/// Whether a suspension was decided a moment ago.
+fn is_first_attempt(row: &TenantRow, now: i64) -> bool {
+    let age = u64::try_from(now.saturating_sub(row.status_changed_at)).unwrap_or(0);
+    Duration::from_millis(age) < FIRST_ATTEMPT
+}
+
 /// The namespaces that a tenant has, in which somebody may have rights.
 fn with_rights(rows: &[NamespaceRow]) -> impl Iterator<Item = &NamespaceRow> {
     use NamespaceStatus::{Gone, Orphaned};
@@ -433,7 +486,7 @@ fn is_relabelled(row: &NamespaceRow, live: &Namespace) -> bool {
 /// been made by others meanwhile, or be that of a personal workspace.
 fn is_of(live: &Namespace, name: &str, tenant: &TenantName) -> bool {
     let label = |label: &str| live.metadata.labels.as_ref().and_then(|labels| labels.get(label));
-    let has_home = label(HOME_LABEL).is_some_and(|value| value == "true");
+    let has_home = label(HOME_LABEL).is_some_and(|value| value == HOME);
     tenant.is_tenant_of(&live.metadata)
         && label(WORKSPACE_LABEL).is_none()
         && has_home == (name == home_name(tenant))
@@ -449,7 +502,6 @@ fn failure(namespace: &str, step: &str, error: &ClusterError) -> Option<String> 
 mod tests {
     use kube::core::Status;
     use serde_json::{Value, json};
-    use tenant_shared::TENANT_LABEL;
 
     use super::*;
 

@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use integration::api::Api;
 use integration::kubectl::Kubectl;
+use integration::measure::process_memory::PeakMemory;
 use integration::person::Person;
 use integration::probe::{self, Probe};
 use integration::world::World;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tenant_shared::{StepResult, SuspendRequest, Suspension, WorkspaceStatus};
 use uuid::Uuid;
 
 use super::{are_refused, is_refused};
 
 const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Memory that a suspension may need. Parsed, a list of these bindings takes more.
+const MAX_GROWTH_MIB: f64 = 60.0;
 const OBJECTS: &str = "tenant-guard-objects";
 const HOLD: &str = r#"{"metadata":{"finalizers":["attacker.example.com/hold"]}}"#;
 const CREATE: [&str; 3] = ["create", "-f", "-"];
+const REPLACE: [&str; 3] = ["replace", "-f", "-"];
 
 /// A tenant with a ServiceAccount of its own, which is the subject of every binding of these tests.
 struct PreparedTenant {
@@ -200,4 +204,55 @@ async fn a_hundred_bindings_of_which_finalizers_hold_twenty_are_all_deleted() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
     prepared.make_as_admin(&list).await;
     prepared.is_suspended_and_comes_back().await;
+}
+
+/// Server-side apply under many names of managers makes objects large that have few fields. Parsed, their
+/// `managedFields` take about fifteen times as much memory as they have bytes.
+#[tokio::test]
+async fn bindings_with_large_managed_fields_do_not_exhaust_the_memory_of_a_suspension() {
+    let prepared = PreparedTenant::start().await;
+    let labels: Map<String, Value> =
+        (0..60).map(|number| (format!("label-{number}"), json!("x"))).collect();
+    let fields: Map<String, Value> =
+        labels.keys().map(|label| (format!("f:{label}"), json!({}))).collect();
+    let managed: Vec<Value> = (0..500)
+        .map(|number| {
+            json!({"manager": format!("manager-{number}"), "operation": "Apply",
+                "apiVersion": "rbac.authorization.k8s.io/v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:labels": fields}}})
+        })
+        .collect();
+    let plain = json!({"labels": labels});
+    let large = json!({"labels": labels, "managedFields": managed});
+    let kubectl = prepared.mallory.kubectl();
+    for number in 0..8 {
+        let name = format!("large-{number}");
+        prepared.make_as_admin(&prepared.binding(&name, &plain)).await;
+        // The API server takes them over from updates only.
+        let binding = prepared.binding(&name, &large);
+        if number == 0 {
+            is_refused(kubectl, &REPLACE, &binding, OBJECTS).await;
+        }
+        let replaced = prepared.admin().run_with_input(REPLACE, binding.to_string()).await;
+        replaced.unwrap().success().unwrap();
+        // The API server adds its own finalizer, so the response to its removal has the object.
+        let held = ["delete", "rolebinding", &*name, "--cascade=foreground", "--wait=false"];
+        if number % 2 == 0 {
+            kubectl.run(held).await.unwrap().success().unwrap();
+        }
+    }
+    let args = ["get", "rolebinding", "large-1", "--show-managed-fields", "-o", "json"];
+    let created = kubectl.run(args).await.unwrap().success().unwrap();
+    assert!(created.stdout.len() > 500_000, "{}", created.stdout.len());
+    let memory = PeakMemory::of(prepared.world.broker().pid().unwrap()).unwrap();
+    // The API server takes long for each of them.
+    let suspended = probe::until("the suspension", WAIT_TIMEOUT, || async {
+        let suspension = prepared.suspend().await;
+        let is_done = suspension.status == WorkspaceStatus::Suspended;
+        Ok(if is_done { Probe::Ready(()) } else { Probe::NotYet(format!("{suspension:?}")) })
+    });
+    suspended.await.unwrap();
+    prepared.is_suspended_and_comes_back().await;
+    let grown = memory.grown_mib().unwrap();
+    assert!(grown < MAX_GROWTH_MIB, "the broker needed {grown} MiB more");
 }
