@@ -160,8 +160,8 @@ fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>
         title,
         format!(
             "{} have the label of a Tenant that does not exist, {} among them: they were kept when \
-             their Tenant was deleted, or somebody made them with a stolen credential of the \
-             broker. Nobody has rights in them by the broker; delete those that nobody needs, or \
+             their Tenant was deleted, as every home tenant-NAME is, or somebody made them with a \
+             stolen credential of the broker. Nobody has rights in them by the broker; delete those that nobody needs, or \
              remove the label {TENANT_LABEL}",
             without.len(),
             named.join(", ")

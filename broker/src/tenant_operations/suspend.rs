@@ -150,6 +150,9 @@ impl TenantOperations {
         loop {
             let cached = self.cache.tenant(&row.name).filter(|cached| cached.group == row.group);
             let failure = match &cached {
+                _ if self.cache.interrupted_since().is_some() => {
+                    "the broker cannot watch Tenants, so it does not know their status"
+                }
                 Some(cached) => open_in_namespaces(cached)?,
                 None => "the Tenant breaks a rule of its definition, or is not read yet",
             };

@@ -33,8 +33,11 @@ pub(super) struct Contents {
     users: Index,
     /// The groups whom `tenants` name.
     groups: Index,
-    /// The namespaces of the ServiceAccounts whom `objects` name.
+    /// The namespaces of the ServiceAccounts whom `objects` and `former_accounts` name.
     accounts: Index,
+    /// The same of objects that are gone or no longer served, until the controller has withdrawn what
+    /// they gave.
+    former_accounts: BTreeMap<TenantName, BTreeSet<String>>,
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
     has_listed_namespaces: bool,
@@ -107,10 +110,10 @@ impl Contents {
         let name = object.name.clone();
         let before = self.accounts_of(&name);
         let of_groups = self.objects.entry(name.clone()).or_default();
-        // The bindings of its earlier form stay in force as long as it breaks rules.
-        if object.tenant.is_none()
-            && let Some(earlier) = of_groups.remove(&object.group)
-        {
+        // The bindings of its earlier form stay in force until the controller has carried it out.
+        if object.is_carried_out() {
+            self.former_accounts.remove(&name);
+        } else if let Some(earlier) = of_groups.remove(&object.group) {
             object.accounts.extend(earlier.accounts);
         }
         of_groups.insert(object.group, object);
@@ -122,7 +125,10 @@ impl Contents {
     pub(super) fn remove(&mut self, group: ApiGroup, name: &TenantName) {
         let before = self.accounts_of(name);
         let Some(of_groups) = self.objects.get_mut(name) else { return };
-        of_groups.remove(&group);
+        let removed = of_groups.remove(&group).map(|object| object.accounts).unwrap_or_default();
+        if !removed.is_empty() {
+            self.former_accounts.entry(name.clone()).or_default().extend(removed);
+        }
         if of_groups.is_empty() {
             self.objects.remove(name);
         }
@@ -183,10 +189,21 @@ impl Contents {
         }
     }
 
-    /// Namespaces whose ServiceAccounts the objects of a name name.
+    /// Forgets the accounts of objects that are gone, unless their tenants are among these.
+    pub(super) fn release_accounts(&mut self, open: &BTreeSet<TenantName>) {
+        let former = self.former_accounts.keys().filter(|name| !open.contains(*name));
+        for name in former.cloned().collect::<Vec<_>>() {
+            let before = self.accounts_of(&name);
+            self.former_accounts.remove(&name);
+            self.index_accounts(&name, before);
+        }
+    }
+
+    /// Namespaces whose ServiceAccounts the objects of a name name, also those that are gone.
     fn accounts_of(&self, name: &TenantName) -> BTreeSet<String> {
         let of_groups = self.objects.get(name).into_iter().flat_map(BTreeMap::values);
-        of_groups.flat_map(|object| &object.accounts).cloned().collect()
+        let former = self.former_accounts.get(name).into_iter().flatten();
+        of_groups.flat_map(|object| &object.accounts).chain(former).cloned().collect()
     }
 
     /// Updates the index of accounts after a change of the objects of a name, which named `before`.

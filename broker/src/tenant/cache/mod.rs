@@ -17,6 +17,7 @@ mod reflector;
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Instant,
 };
@@ -79,6 +80,12 @@ impl TenantCache {
     /// Whether a namespace has the label of this tenant; `None` if it has that of none.
     pub fn is_namespace_of(&self, namespace: &str, tenant: &TenantName) -> Option<bool> {
         self.read().is_namespace_of(namespace, tenant)
+    }
+
+    /// Forgets the ServiceAccounts of Tenants that are gone, unless they are among these tenants,
+    /// whose rows are open: until the controller closes a row, the bindings of the Tenant exist.
+    pub fn release_accounts(&self, open: &BTreeSet<TenantName>) {
+        self.write().release_accounts(open);
     }
 
     /// All Tenants, by name.

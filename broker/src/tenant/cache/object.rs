@@ -45,6 +45,13 @@ pub(super) struct TenantObject {
 }
 
 impl TenantObject {
+    /// Whether the controller has carried out what the object says, as far as its status says.
+    pub(super) fn is_carried_out(&self) -> bool {
+        let failed = |it: &TenantCondition| it.kind == ConditionType::ApplyFailed.as_str();
+        let of_object = self.tenant.as_ref();
+        of_object.is_some_and(|it| it.is_observed && !it.conditions.iter().any(failed))
+    }
+
     /// Reads an object; `None` if its name is none of a tenant.
     pub(super) fn parse(group: ApiGroup, object: &DynamicObject) -> Option<Self> {
         let name: TenantName = object.metadata.name.as_deref()?.parse().ok()?;

@@ -113,8 +113,39 @@ fn only_accounts_of_the_namespace_itself_are_refused() {
         assert_eq!(checked, if is_refused { refused } else { Ok(()) }, "{spec}");
         assert_eq!(cache.check_accounts(&name("lunar"), "solar-a"), Ok(()), "its own: {spec}");
         ours.not_served();
-        assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), Ok(()), "it is gone: {spec}");
+        assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), checked, "not closed: {spec}");
+        cache.release_accounts(&[name("lunar")].into());
+        assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), checked, "not closed: {spec}");
+        cache.release_accounts(&BTreeSet::new());
+        assert_eq!(cache.check_accounts(&name("solar"), "solar-a"), Ok(()), "it is closed: {spec}");
         assert_eq!(cache.read().indexed(), 0, "{spec}");
+    }
+}
+
+/// The bindings of the earlier form exist until then.
+#[test]
+fn accounts_that_a_tenant_does_not_name_any_more_are_refused_until_it_is_carried_out() {
+    let account = json!({"kind": "ServiceAccount", "name": "system:serviceaccount:solar-a:robot"});
+    let refused = Err(AccountsError::NamedBy(vec![name("lunar")]));
+    for is_made_again in [false, true] {
+        let (cache, mut ours) = cache_of_lunar(&json!({"owners": [account]}));
+        let mut lunar = object("lunar", 1, &user("alice"));
+        if is_made_again {
+            ours.apply_event(&WatchEvent::Delete(lunar.clone()));
+        }
+        lunar.metadata.generation = Some(2);
+        let failed = json!([{"type": "ApplyFailed", "status": "True"}]);
+        for (status, expected) in [
+            (json!(null), refused.clone()),
+            (json!({"observedGeneration": 1}), refused.clone()),
+            (json!({"observedGeneration": 2, "conditions": failed}), refused.clone()),
+            (json!({"observedGeneration": 2}), Ok(())),
+        ] {
+            lunar.data["status"] = status.clone();
+            ours.apply_event(&WatchEvent::Apply(lunar.clone()));
+            let checked = cache.check_accounts(&name("solar"), "solar-a");
+            assert_eq!(checked, expected, "{status} {is_made_again}");
+        }
     }
 }
 

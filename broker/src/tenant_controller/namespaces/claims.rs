@@ -46,7 +46,9 @@ enum ClaimEffect {
 }
 
 impl TenantController {
-    /// Claims namespaces, as far as names, other tenants and the quota allow it.
+    /// Claims namespaces, as far as names, other tenants and the quota allow it. In the `bound` ones the
+    /// tenant has a RoleBinding of the broker, so its people have used their accounts already: the row
+    /// was lost, for example by a restore.
     ///
     /// # Errors
     /// The database failed.
@@ -54,7 +56,7 @@ impl TenantController {
         &self,
         (row, tenant): (&TenantRow, &Tenant),
         to_claim: Vec<Unclaimed<'_>>,
-        moves: &BTreeMap<String, NamespaceMove>,
+        (moves, bound): (&BTreeMap<String, NamespaceMove>, &BTreeSet<String>),
         namespaces: &mut TenantNamespaces,
     ) -> Result<(), ReconcileError> {
         let open =
@@ -66,12 +68,14 @@ impl TenantController {
             tokio::task::consume_budget().await;
             let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
             // Whether other Tenants name its ServiceAccounts is not known yet.
-            if !knows_accounts && !moves.contains_key(&name) {
+            let is_bound = bound.contains(&name);
+            if !knows_accounts && !is_bound && !moves.contains_key(&name) {
                 namespaces.waits_for_tenants = true;
                 namespaces.defer_claim(name, is_recorded);
                 continue;
             }
-            let may_have = self.may_have(tenant, &name, &open);
+            let may_have = self.may_have(tenant, &name, &open)
+                && (is_bound || self.cache.check_accounts(&tenant.name, &name).is_ok());
             if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
                 refused.push(name);
             } else {
@@ -122,12 +126,10 @@ impl TenantController {
         Ok(())
     }
 
-    /// Whether a namespace with the label of a tenant may be its own, by its name, the names of the
-    /// other tenants, and the ServiceAccounts that these name.
+    /// Whether a namespace with the label of a tenant may be its own, by its name and the names of the
+    /// other tenants.
     fn may_have(&self, tenant: &Tenant, name: &str, open: &BTreeSet<TenantName>) -> bool {
-        if check_namespace_name(tenant, name, &self.settings).is_err()
-            || self.cache.check_accounts(&tenant.name, name).is_err()
-        {
+        if check_namespace_name(tenant, name, &self.settings).is_err() {
             return false;
         }
         let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
@@ -238,24 +240,30 @@ mod tests {
         let owners = json!([{"kind": "User", "name": "alice@example.com"}]);
         let tenant = Tenant::parse("solar", &json!({"owners": owners})).unwrap();
         let live = Namespace::default();
-        let claim = async || {
+        let claim = async |bound: &[&str]| {
+            let bound = bound.iter().map(|name| (*name).to_owned()).collect();
             let to_claim = ["solar-a", "solar-ci"];
             let to_claim = to_claim.map(|name| (name.to_owned(), None, Some(&live))).into();
             let mut namespaces = TenantNamespaces::default();
             let moves = BTreeMap::new();
             let of = (&row, &tenant);
-            fixture.controller.claim_all(of, to_claim, &moves, &mut namespaces).await.unwrap();
+            let with = (&moves, &bound);
+            fixture.controller.claim_all(of, to_claim, with, &mut namespaces).await.unwrap();
             namespaces
         };
-        let waiting = claim().await;
+        let waiting = claim(&[]).await;
         assert!(waiting.waits_for_tenants && waiting.allowed.is_empty(), "{waiting:?}");
         assert_eq!(waiting.unclaimed, ["solar-a", "solar-ci"]);
         assert!(fixture.controller.tenants.namespaces(row.id).await.unwrap().is_empty());
 
         fixture.list_tenants([lunar()]);
-        let claimed = claim().await;
+        let claimed = claim(&[]).await;
         assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-a"]);
         assert_eq!(claimed.conflicts, ["solar-ci"]);
         assert!(!claimed.waits_for_tenants);
+
+        // The tenant had it before, and the row was lost.
+        let claimed = claim(&["solar-ci"]).await;
+        assert!(claimed.allowed.contains_key("solar-ci"), "{claimed:?}");
     }
 }

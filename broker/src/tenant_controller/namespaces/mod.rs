@@ -308,7 +308,8 @@ impl TenantController {
         // Without a change the next run would find the same.
         namespaces.has_more_changes = has_more && changes > 0;
         // After the others, because one that is gone may leave room.
-        self.claim_all((row, tenant), to_claim, &moves, &mut namespaces).await?;
+        let bound = snapshot.bound_namespaces();
+        self.claim_all((row, tenant), to_claim, (&moves, &bound), &mut namespaces).await?;
         Ok(namespaces)
     }
 

@@ -242,6 +242,8 @@ impl TenantController {
             && announced.expires_at > self.clock.now_ms()
             && to.status == TenantStatus::Active
             && is_confirmed(announced, to, live)
+            // A Tenant may name its accounts since the plan was made.
+            && self.cache.check_accounts(&to.name, &announced.namespace).is_ok()
     }
 
     /// Gives the row away. Returns false if the namespace, the announcement or a tenant changed

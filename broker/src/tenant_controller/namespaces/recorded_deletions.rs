@@ -19,9 +19,9 @@ use crate::{
     tenant_controller::TenantController,
 };
 
-/// Namespaces whose rows are counted.
-const MAX_NAMESPACES: usize = 1_000;
-/// Rows about attempts in one namespace per [`BUDGET_INTERVAL`]. One more says that further attempts are
+/// Moves whose rows are counted.
+const MAX_MOVES: usize = 1_000;
+/// Rows about attempts of one move per [`BUDGET_INTERVAL`]. One more says that further attempts are
 /// not recorded. The row about a move that is complete does not count.
 const MAX_RECORDED: usize = 20;
 /// How long a row counts.
@@ -36,11 +36,14 @@ pub(in crate::tenant_controller) enum DeletionStage {
     Incomplete,
 }
 
-/// The rows that this process recorded about namespaces.
-#[derive(Debug, Default)]
-pub(in crate::tenant_controller) struct RecordedDeletions(Mutex<BTreeMap<String, Recorded>>);
+/// An announced move: name and uid of the namespace, and when the announcement expires.
+type MoveKey = (String, String, i64);
 
-/// The rows about one namespace since a time.
+/// The rows that this process recorded about moves.
+#[derive(Debug, Default)]
+pub(in crate::tenant_controller) struct RecordedDeletions(Mutex<BTreeMap<MoveKey, Recorded>>);
+
+/// The rows about one move since a time.
 #[derive(Debug)]
 struct Recorded {
     since: Instant,
@@ -60,15 +63,25 @@ enum DueRow {
     None,
 }
 
+fn key_of(of: &NamespaceMove) -> MoveKey {
+    (of.namespace.clone(), of.namespace_uid.clone(), of.expires_at)
+}
+
 impl RecordedDeletions {
-    fn due_row(&self, namespace: &str, stage: DeletionStage, text: &str, now: Instant) -> DueRow {
+    fn due_row(
+        &self,
+        of: &NamespaceMove,
+        stage: DeletionStage,
+        text: &str,
+        now: Instant,
+    ) -> DueRow {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(recorded) = all.get(namespace) else { return DueRow::Text };
-        if recorded.last.get(&stage) == Some(&Sha256::digest(text).into()) {
-            return DueRow::None;
-        }
+        let Some(recorded) = all.get(&key_of(of)) else { return DueRow::Text };
         if now.saturating_duration_since(recorded.since) >= BUDGET_INTERVAL {
             return DueRow::Text;
+        }
+        if recorded.last.get(&stage) == Some(&Sha256::digest(text).into()) {
+            return DueRow::None;
         }
         match recorded.rows {
             ..MAX_RECORDED => DueRow::Text,
@@ -77,17 +90,17 @@ impl RecordedDeletions {
         }
     }
 
-    /// Counts a row. If too many namespaces have rows, the one with the oldest rows is evicted.
-    fn insert(&self, namespace: &str, stage: DeletionStage, text: &str, now: Instant) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains_key(namespace) && all.len() >= MAX_NAMESPACES {
+    /// Counts a row. If too many moves have rows, the one with the oldest rows is evicted.
+    fn insert(&self, of: &NamespaceMove, stage: DeletionStage, text: &str, now: Instant) {
+        let (mut all, key) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), key_of(of));
+        if !all.contains_key(&key) && all.len() >= MAX_MOVES {
             let oldest = all.iter().min_by_key(|(_, recorded)| recorded.since);
-            if let Some(oldest) = oldest.map(|(namespace, _)| namespace.clone()) {
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 all.remove(&oldest);
             }
         }
         let new = || Recorded { since: now, rows: 0, last: BTreeMap::new() };
-        let recorded = all.entry(namespace.to_owned()).or_insert_with(new);
+        let recorded = all.entry(key).or_insert_with(new);
         if now.saturating_duration_since(recorded.since) >= BUDGET_INTERVAL {
             (recorded.since, recorded.rows) = (now, 0);
         }
@@ -113,7 +126,7 @@ impl TenantController {
         if bindings.is_empty() {
             return Ok(());
         }
-        let reason = match self.recorded_deletions.due_row(namespace, stage, &text, now) {
+        let reason = match self.recorded_deletions.due_row(of, stage, &text, now) {
             DueRow::Text => text.clone(),
             DueRow::Last => format!(
                 "namespace {namespace}: RoleBindings keep appearing; further attempts to \
@@ -134,7 +147,7 @@ impl TenantController {
             ..audit::Event::success(Action::NamespaceMoved)
         };
         audit::record_in_own_tx(&self.db, &self.clock, event).await?;
-        self.recorded_deletions.insert(namespace, stage, &text, now);
+        self.recorded_deletions.insert(of, stage, &text, now);
         Ok(())
     }
 
@@ -205,14 +218,19 @@ mod tests {
         assert_eq!(fixture.storage.number(LAST).await, 1);
     }
 
+    fn move_of(namespace: &str) -> NamespaceMove {
+        NamespaceMove { namespace: namespace.to_owned(), ..announced_move() }
+    }
+
     #[test]
-    fn a_namespace_has_rows_again_after_an_hour() {
+    fn a_move_has_rows_again_after_an_hour() {
         let (log, start) = (RecordedDeletions::default(), Instant::now());
+        let solar = move_of("solar-a");
         let due = |text: &str, minutes| {
             let now = start + Duration::from_mins(minutes);
-            let due = log.due_row("solar-a", Planned, text, now);
+            let due = log.due_row(&solar, Planned, text, now);
             if due != DueRow::None {
-                log.insert("solar-a", Planned, text, now);
+                log.insert(&solar, Planned, text, now);
             }
             due
         };
@@ -224,17 +242,22 @@ mod tests {
         assert_eq!(due("b", 60), DueRow::Text);
         assert_eq!(due("b", 60), DueRow::None, "it is the same");
         assert_eq!(due("c", 119), DueRow::Text);
-        assert_eq!(log.due_row("solar-b", Planned, "c", start), DueRow::Text);
+        let again = NamespaceMove { namespace_uid: "n-2".to_owned(), ..solar.clone() };
+        let later = NamespaceMove { expires_at: 1, ..solar.clone() };
+        for other in [move_of("solar-b"), again, later] {
+            assert_eq!(log.due_row(&other, Planned, "c", start), DueRow::Text, "{other:?}");
+        }
     }
 
     #[test]
-    fn the_namespace_with_the_oldest_rows_is_forgotten_first() {
+    fn the_move_with_the_oldest_rows_is_forgotten_first() {
         let (log, start) = (RecordedDeletions::default(), Instant::now());
-        for number in 0..=MAX_NAMESPACES {
+        for number in 0..=MAX_MOVES {
             let now = start + Duration::from_secs(u64::try_from(number).unwrap());
-            log.insert(&format!("solar-{number}"), Planned, "a", now);
+            log.insert(&move_of(&format!("solar-{number}")), Planned, "a", now);
         }
-        let is_known = |namespace| log.due_row(namespace, Planned, "a", start) == DueRow::None;
+        let is_known =
+            |namespace| log.due_row(&move_of(namespace), Planned, "a", start) == DueRow::None;
         assert!(!is_known("solar-0") && is_known("solar-1") && is_known("solar-1000"));
     }
 }

@@ -133,6 +133,12 @@ impl Snapshot {
         })
     }
 
+    /// The names of the namespaces with a RoleBinding of the broker.
+    pub(in crate::tenant_controller) fn bound_namespaces(&self) -> BTreeSet<String> {
+        let bindings = self.objects.keys().filter(|(kind, ..)| *kind == RoleBinding::NAME);
+        bindings.map(|(_, namespace, _)| namespace.clone()).collect()
+    }
+
     /// The objects in namespaces that are not desired.
     pub(in crate::tenant_controller) fn others<'a>(
         &'a self,
@@ -196,6 +202,7 @@ mod tests {
             assert_eq!(snapshot.get(object), Some(object));
         }
         assert_eq!(snapshot.get(&binding("solar-c", "b")), None);
+        assert_eq!(snapshot.bound_namespaces(), ["solar-a", "solar-b"].map(str::to_owned).into());
         assert_eq!(snapshot.namespaces().map(|(name, _)| name).collect::<Vec<_>>(), ["solar-a"]);
     }
 

@@ -36,6 +36,8 @@ use crate::{
 
 /// Pause before a tenant is reconciled again whose new quotas are not enforced yet.
 const ENFORCEMENT_INTERVAL: Duration = Duration::from_millis(250);
+/// Time for the ServiceAccounts of the members of a resumed tenant. The sweep makes the others.
+const ACCOUNTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Failures that the status names.
 const MAX_FAILURES: usize = 20;
 
@@ -157,8 +159,13 @@ impl TenantController {
         }
         let failures = Box::pin(self.transfer_released(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
-        if !outcome.is_resumption_open {
+        if row.status == TenantStatus::Resuming && !outcome.is_resumption_open {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
+            // Before the status says that the tenant is active, because members use it then.
+            let accounts = self.workspaces.make_accounts_of_members(row.id);
+            if let Ok(made) = tokio::time::timeout(ACCOUNTS_TIMEOUT, Box::pin(accounts)).await {
+                made?;
+            }
         }
         self.finish(&row, &object, outcome).await.map(Some)
     }
@@ -206,7 +213,7 @@ impl TenantController {
         outcome.namespaces = TenantNamespaces { unreadable, ..claimed };
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         if outcome.namespaces.waits_for_tenants {
-            outcome.again(RACE_INTERVAL);
+            outcome.again(UNKNOWN_INTERVAL);
         } else if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
             outcome.again(Duration::ZERO);
         }

@@ -59,7 +59,14 @@ impl TenantController {
                 Err(error) => error.into(),
             };
             match end {
-                WatchEnd::NotServed => reflector.not_served(),
+                WatchEnd::NotServed => {
+                    let was_synced = self.cache.is_synced();
+                    reflector.not_served();
+                    // Claims of namespaces wait for that.
+                    if !was_synced && self.cache.is_synced() {
+                        self.resync.notify_one();
+                    }
+                }
                 WatchEnd::Failed(_) => reflector.interrupted(),
             }
             retry.wait(end).await;
@@ -166,6 +173,7 @@ impl TenantController {
                     for name in &names {
                         self.queue.add(name.clone());
                     }
+                    self.cache.release_accounts(&names);
                     *self.open_tenants.write().unwrap_or_else(PoisonError::into_inner) = names;
                 }
                 Err(error) => {

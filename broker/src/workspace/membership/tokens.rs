@@ -5,7 +5,10 @@ use futures_util::{StreamExt as _, stream};
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use crate::workspace::{WorkspaceError, WorkspaceRow, Workspaces, store::membership};
+use crate::{
+    base::error_chain,
+    workspace::{WorkspaceError, WorkspaceRow, Workspaces, progress::Steps, store::membership},
+};
 
 /// ServiceAccounts that are deleted concurrently.
 const MAX_CONCURRENT: usize = 8;
@@ -43,6 +46,30 @@ impl Workspaces {
         let mut tx = self.db.begin().await?;
         membership::replace_accounts(&mut tx, &self.clock, tenant).await?;
         tx.commit().await
+    }
+
+    /// Makes the ServiceAccounts of the members of an active tenant that [`Self::allow_tokens_of_members`]
+    /// scheduled. The sweep makes those that cannot be made here.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn make_accounts_of_members(&self, tenant: Uuid) -> sqlx::Result<()> {
+        let members = membership::rows_of(&self.db, tenant).await?;
+        stream::iter(members)
+            .map(|member| async move { self.make_member_account(&member).await })
+            .buffer_unordered(MAX_CONCURRENT)
+            .collect::<()>()
+            .await;
+        Ok(())
+    }
+
+    async fn make_member_account(&self, member: &WorkspaceRow) {
+        if let Err(error) = Box::pin(self.rotate(member, &mut Steps::default())).await {
+            tracing::info!(
+                workspace_id = %member.id, error = error_chain(&error),
+                "the ServiceAccount of a member is left to the sweep"
+            );
+        }
     }
 
     /// Deletes the ServiceAccount of a member, unless the sweep does so for a suspension.

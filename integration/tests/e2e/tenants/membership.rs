@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::reconcile::{RECONCILE_TIMEOUT, subjects, until, until_status, world};
 use super::{TENANT_BROKER, until_served, with_object};
+use crate::gateway::GATEWAY;
 
 const ALICE: &str = "alice@example.com";
 const CAROL: &str = "carol@example.com";
@@ -280,6 +281,10 @@ async fn a_suspended_tenant_has_no_members_with_rights(fixture: &Fixture) {
 
     until_state(fixture, "resume", "Active").await;
     fixture.until_allowed(alice, "list", true).await;
+    // Members have their ServiceAccounts again, so nobody waits for the sweep.
+    let pods = format!("{GATEWAY}/api/v1/namespaces/{FIRST}/pods");
+    let (status, listed) = get(&fixture.alice.1, &pods).await;
+    assert_eq!(status, StatusCode::OK, "{listed}");
     let (_, page) = get(&fixture.operator, "audit-logs?action=SuspendTenant&limit=100").await;
     let entries = page["items"].as_array().unwrap();
     let recorded = entries.iter().filter(|entry| entry["reason"] == "tenant solar: test").count();
