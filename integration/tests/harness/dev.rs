@@ -163,6 +163,8 @@ async fn a_killed_dev_leaves_nothing_behind() {
 #[tokio::test]
 async fn the_operator_creates_a_tenant_and_alice_installs_a_llama_stack_for_the_sample_model() {
     let script = "set -e
+        kubectl --kubeconfig $TENANT_ADMIN_KUBECONFIG get clusterrole -o name \\
+            tenant-model-services-view tenant-model-services-edit >$HOME/roles
         BROWSER=headless-sign-in kubectl tenant login
         BROWSER='headless-sign-in --as operator' kubectl tenant login --profile operator --no-use
         kubectl tenant profiles use $TENANT_BROKER_URL

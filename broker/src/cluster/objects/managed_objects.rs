@@ -10,7 +10,7 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
     difference::{Compared, is_marked_suspended, same_amounts},
-    revoke::{bindings_in, large_response},
+    revoke::bindings_in,
 };
 use crate::cluster::{
     Cluster, ClusterError,
@@ -80,7 +80,6 @@ impl Cluster {
     /// The request failed.
     pub async fn has_role_bindings(&self, namespace: &str) -> Result<bool, ClusterError> {
         let mut pages = bindings_in(self.client(), namespace).one_by_one();
-        let _permit = large_response().await;
         Ok(pages.next().await?.is_some_and(|first| !first.is_empty()))
     }
 

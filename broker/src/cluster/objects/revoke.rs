@@ -155,7 +155,7 @@ impl Cluster {
 
 /// Waits until a response with large objects may be read: others may make each RoleBinding as large as
 /// the API server accepts, and revocations of many namespaces take place at once.
-pub(in crate::cluster) async fn large_response() -> Option<SemaphorePermit<'static>> {
+async fn large_response() -> Option<SemaphorePermit<'static>> {
     // It is never closed.
     LARGE_RESPONSES.acquire().await.ok()
 }

@@ -308,7 +308,7 @@ impl TenantController {
         // Without a change the next run would find the same.
         namespaces.has_more_changes = has_more && changes > 0;
         // After the others, because one that is gone may leave room.
-        let bound = snapshot.bound_namespaces();
+        let bound = snapshot.bound_namespaces(&row.name);
         self.claim_all((row, tenant), to_claim, (&moves, &bound), &mut namespaces).await?;
         Ok(namespaces)
     }

@@ -133,10 +133,16 @@ impl Snapshot {
         })
     }
 
-    /// The names of the namespaces with a RoleBinding of the broker.
-    pub(in crate::tenant_controller) fn bound_namespaces(&self) -> BTreeSet<String> {
-        let bindings = self.objects.keys().filter(|(kind, ..)| *kind == RoleBinding::NAME);
-        bindings.map(|(_, namespace, _)| namespace.clone()).collect()
+    /// The names of the namespaces with a RoleBinding of the broker: one with the label of the tenant,
+    /// which only the broker and administrators may write.
+    pub(in crate::tenant_controller) fn bound_namespaces(
+        &self,
+        tenant: &TenantName,
+    ) -> BTreeSet<String> {
+        let ours = self.objects.iter().filter(|((kind, ..), object)| {
+            *kind == RoleBinding::NAME && tenant.is_tenant_of(object.metadata())
+        });
+        ours.map(|((_, namespace, _), _)| namespace.clone()).collect()
     }
 
     /// The objects in namespaces that are not desired.
@@ -202,7 +208,14 @@ mod tests {
             assert_eq!(snapshot.get(object), Some(object));
         }
         assert_eq!(snapshot.get(&binding("solar-c", "b")), None);
-        assert_eq!(snapshot.bound_namespaces(), ["solar-a", "solar-b"].map(str::to_owned).into());
+        let solar: TenantName = "solar".parse().unwrap();
+        assert_eq!(snapshot.bound_namespaces(&solar), BTreeSet::new(), "they have no label");
+        let mut labelled = binding("solar-b", "tenant-solar-admin");
+        if let Object::RoleBinding(binding) = &mut labelled {
+            binding.metadata.labels = Some([(TENANT_LABEL.to_owned(), "solar".to_owned())].into());
+        }
+        let bound = Snapshot::new([labelled]).bound_namespaces(&solar);
+        assert_eq!(bound, BTreeSet::from(["solar-b".to_owned()]));
         assert_eq!(snapshot.namespaces().map(|(name, _)| name).collect::<Vec<_>>(), ["solar-a"]);
     }
 

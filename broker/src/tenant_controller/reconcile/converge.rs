@@ -162,8 +162,12 @@ impl TenantController {
         if row.status == TenantStatus::Resuming && !outcome.is_resumption_open {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
             // Before the status says that the tenant is active, because members use it then.
-            let accounts = self.workspaces.make_accounts_of_members(row.id);
-            if let Ok(made) = tokio::time::timeout(ACCOUNTS_TIMEOUT, Box::pin(accounts)).await {
+            let (workspaces, id) = (self.workspaces.clone(), row.id);
+            // A task of its own goes on if this run ends early because of a suspension: an account that
+            // is made too late is deleted again only at the end of its work.
+            let accounts =
+                tokio::spawn(async move { workspaces.make_accounts_of_members(id).await });
+            if let Ok(Ok(made)) = tokio::time::timeout(ACCOUNTS_TIMEOUT, accounts).await {
                 made?;
             }
         }

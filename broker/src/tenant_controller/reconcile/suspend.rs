@@ -50,6 +50,9 @@ const MAX_WAITING: usize = 32;
 /// look what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
 
+/// Pause between two lists of RoleBindings that both have to be empty.
+const LIST_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Value of [`HOME_LABEL`].
 const HOME: &str = "true";
 
@@ -290,7 +293,7 @@ impl TenantController {
         let is_open = match labelled {
             Ok(SuspendedLabel::NotOurs) => false,
             Ok(SuspendedLabel::WasThere) if row.status == TenantStatus::Suspending => {
-                self.cluster.has_role_bindings(name).await.unwrap_or(true)
+                self.may_have_bindings(name, permits).await
             }
             Ok(_) => true,
             // The names of the bindings are nobody else's.
@@ -319,6 +322,19 @@ impl TenantController {
             failures.extend(results.into_iter().flatten());
         }
         NamespaceRevocation { name: name.to_owned(), is_open, untried, failures }
+    }
+
+    /// Whether a namespace has RoleBindings, by two lists: another API server that does not know the
+    /// label yet may accept one meanwhile.
+    async fn may_have_bindings(&self, namespace: &str, permits: &Semaphore) -> bool {
+        for pause in [Duration::ZERO, LIST_INTERVAL] {
+            tokio::time::sleep(pause).await;
+            let _permit = permits.acquire().await;
+            if self.cluster.has_role_bindings(namespace).await.unwrap_or(true) {
+                return true;
+            }
+        }
+        false
     }
 
     async fn delete_broker_binding(&self, namespace: &str, name: &str) -> Option<String> {
@@ -464,10 +480,11 @@ impl TenantController {
     }
 }
 
-/// Whether a suspension was decided a moment ago.
+/// Whether a suspension was decided a moment ago. One of the future was decided by a replica with
+/// another clock, and may be old.
 fn is_first_attempt(row: &TenantRow, now: i64) -> bool {
-    let age = u64::try_from(now.saturating_sub(row.status_changed_at)).unwrap_or(0);
-    Duration::from_millis(age) < FIRST_ATTEMPT
+    let age = u64::try_from(now.saturating_sub(row.status_changed_at));
+    age.is_ok_and(|age| Duration::from_millis(age) < FIRST_ATTEMPT)
 }
 
 /// The namespaces that a tenant has, in which somebody may have rights.
