@@ -144,21 +144,31 @@ impl Gateway {
         method: &Method,
         target: &Target<'_>,
     ) -> Option<MissingMembership> {
+        self.missing_for_namespace(principal, cluster, target.namespace).or_else(|| {
+            let listed = broker_read_resource(target).filter(|_| method == Method::GET)?;
+            self.missing_for_list(principal, cluster, listed)
+        })
+    }
+
+    /// The membership in the tenant of this namespace if the caller does not have it, or any if the
+    /// caller has no workspace.
+    pub(super) fn missing_for_namespace(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+    ) -> Option<MissingMembership> {
         let tenants = self.tenants_at(principal, cluster);
         if tenants.is_empty() || principal.caller.only_workspace().is_some() {
             return None;
         }
         let is_missing =
             |tenant: &&TenantName| principal.membership(cluster.name(), tenant).is_none();
-        let named = self.tenant_of_request(principal, cluster, target.namespace);
+        let named = self.tenant_of_request(principal, cluster, namespace);
         if let Some(tenant) = named.filter(is_missing) {
-            Some(MissingMembership::Tenant(tenant.clone()))
-        } else if !principal.has_workspace(cluster.name()) {
-            Some(MissingMembership::Any)
-        } else {
-            let listed = broker_read_resource(target).filter(|_| method == Method::GET)?;
-            self.missing_for_list(principal, cluster, listed)
+            return Some(MissingMembership::Tenant(tenant.clone()));
         }
+        (!principal.has_workspace(cluster.name())).then_some(MissingMembership::Any)
     }
 
     /// The memberships that a list of this resource needs and the caller does not have.

@@ -13,7 +13,7 @@ use super::{
     Gateway,
     error::{cancelled_request, incomplete_response},
     in_flight::{InFlightRequest, Registration, StreamInfo},
-    kubernetes_api::path::{Kind, Target},
+    kubernetes_api::path::Kind,
     limits::{
         UsageMeter,
         usage::{Direction, Verb},
@@ -134,18 +134,7 @@ impl SessionCaller {
     /// joins all of their tenants.
     async fn with_membership_for(&self, namespace: Option<&str>) -> Result<Self, ApiError> {
         let (principal, cluster) = (&self.principal, self.cluster());
-        // Only the namespace counts, because this is no list of a cluster-scoped resource.
-        let target = Target {
-            cluster: cluster.name(),
-            gateway_prefix: "",
-            path_and_query: "",
-            namespace,
-            resource: None,
-            name: None,
-            kind: Kind::Call,
-        };
-        let missing = self.gateway.missing_membership(principal, cluster, &Method::GET, &target);
-        self.joined(missing).await
+        self.joined(self.gateway.missing_for_namespace(principal, cluster, namespace)).await
     }
 
     async fn joined(&self, missing: Option<MissingMembership>) -> Result<Self, ApiError> {

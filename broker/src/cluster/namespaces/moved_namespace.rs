@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::ControlFlow,
 };
 
 use futures_util::{StreamExt as _, stream};
@@ -225,9 +226,9 @@ impl Cluster {
         let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
         loop {
             let listed = self.delete_listed_bindings(namespace, &is_to_be_deleted, deleted).await?;
-            match rounds.is_over(listed == 0).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
+            match rounds.end_round(listed == 0).await {
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Ok(ControlFlow::Continue(())) => {}
                 Err(TooManyRounds) => break,
             }
         }

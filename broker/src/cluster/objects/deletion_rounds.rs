@@ -1,9 +1,10 @@
 //! Deletion of objects that others may create again meanwhile, in rounds of a list and its deletions.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
-/// Pause between two lists, because another API server may lag behind by as much.
-const ROUND_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause between two lists that both have to be empty, because another API server may lag behind by as
+/// much.
+pub const EMPTY_LIST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Lists of objects that are to be deleted, with a pause between them, until two in a row have none:
 /// another API server may lag behind by as much as the pause, and show a new object later.
@@ -19,25 +20,25 @@ impl DeletionRounds {
         Self { left: rounds, empty: 0 }
     }
 
-    /// Records whether a list had no object. Returns true after two such lists in a row, or else waits
-    /// until the next list.
+    /// Ends a round, whose list had no object if `was_empty`. Breaks after two such rounds in a row, or
+    /// else waits until the next one.
     ///
     /// # Errors
-    /// This was the last list.
-    pub(in crate::cluster) async fn is_over(
+    /// This was the last round.
+    pub(in crate::cluster) async fn end_round(
         &mut self,
-        is_empty: bool,
-    ) -> Result<bool, TooManyRounds> {
-        self.empty = if is_empty { self.empty + 1 } else { 0 };
+        was_empty: bool,
+    ) -> Result<ControlFlow<()>, TooManyRounds> {
+        self.empty = if was_empty { self.empty + 1 } else { 0 };
         if self.empty == 2 {
-            return Ok(true);
+            return Ok(ControlFlow::Break(()));
         }
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             return Err(TooManyRounds);
         }
-        tokio::time::sleep(ROUND_INTERVAL).await;
-        Ok(false)
+        tokio::time::sleep(EMPTY_LIST_INTERVAL).await;
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -58,10 +59,10 @@ mod tests {
             (vec![true, false, false, true, true], None),
         ] {
             let (mut rounds, mut over) = (DeletionRounds::at_most(4), None);
-            for (index, is_empty) in lists.iter().enumerate() {
-                match rounds.is_over(*is_empty).await {
-                    Ok(true) => over = Some(index + 1),
-                    Ok(false) => continue,
+            for (index, was_empty) in lists.iter().enumerate() {
+                match rounds.end_round(*was_empty).await {
+                    Ok(ControlFlow::Break(())) => over = Some(index + 1),
+                    Ok(ControlFlow::Continue(())) => continue,
                     Err(TooManyRounds) => {}
                 }
                 break;

@@ -13,6 +13,7 @@ pub(super) mod role_binding_message;
 mod selected;
 
 pub use self::{
+    deletion_rounds::EMPTY_LIST_INTERVAL,
     difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended},
     object::{EnsuredObject, Object, ObjectComparison},
     quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of},

@@ -1,6 +1,6 @@
 //! Revocation of access in the cluster; every step is idempotent.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, ops::ControlFlow, time::Duration};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, header};
@@ -43,10 +43,6 @@ const MAX_IN_FLIGHT: usize = 20;
 const MAX_FINALIZER_ATTEMPTS: u32 = 5;
 /// Pause before the next of these requests.
 const FINALIZER_INTERVAL: Duration = Duration::from_millis(50);
-/// The status for an object that does not exist.
-const NOT_FOUND: u16 = 404;
-/// The status for a patch whose `test` fails, and of a policy without a reason.
-const UNPROCESSABLE_ENTITY: u16 = 422;
 /// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
 /// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -98,11 +94,8 @@ impl Cluster {
             .map_err(|error| ClusterError::from(kube::Error::Service(error.into())))?;
         match self.client().request_text(request).await {
             Ok(_) => Ok(true),
-            Err(kube::Error::Api(status))
-                if matches!(status.code, NOT_FOUND | UNPROCESSABLE_ENTITY) =>
-            {
-                Ok(false)
-            }
+            // 422 is a `test` that fails, or a policy without a reason.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 422) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -175,14 +168,14 @@ async fn delete_all(client: Client, namespace: &str) -> Result<usize, ClusterErr
     loop {
         let (number, failure) = delete_listed(&api, &mut pages).await;
         // As long as some are deleted, the next round tries the others again.
-        let is_empty = number == 0 && failure.is_none();
+        let was_empty = number == 0 && failure.is_none();
         match failure {
             Some(error) if number == 0 => return Err(error),
             _ => deleted += number,
         }
-        match rounds.is_over(is_empty).await {
-            Ok(true) => return Ok(deleted),
-            Ok(false) => pages.restart(),
+        match rounds.end_round(was_empty).await {
+            Ok(ControlFlow::Break(())) => return Ok(deleted),
+            Ok(ControlFlow::Continue(())) => pages.restart(),
             Err(TooManyRounds) => {
                 let text = format!("RoleBindings keep appearing in {namespace}");
                 return Err(ClusterError::Conflict(text));
@@ -235,10 +228,10 @@ where
     if existing.is_held() {
         return remove_finalizers(api, &name, uid).await;
     }
-    let request = requests_of(api).delete(&segment(&name), &deletion(uid));
+    let request = requests_of(api).delete(&segment(&name), &delete_params(uid));
     let request = request.map_err(kube::Error::BuildRequest)?;
     let deleted = send_for_status(&api.clone().into_client(), request).await;
-    if_exists(api, &name, uid, deleted).await
+    ignore_missing(api, &name, uid, deleted).await
 }
 
 /// The requests for objects of a kind.
@@ -312,21 +305,22 @@ pub(in crate::cluster) async fn delete_if_exists<K>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    match api.delete(&segment(name), &deletion(uid)).await.map_err(ClusterError::from) {
+    match api.delete(&segment(name), &delete_params(uid)).await.map_err(ClusterError::from) {
         Ok(response) => Ok(response.left()),
-        Err(error) => if_exists(api, name, uid, Err(error)).await.map(|()| None),
+        Err(error) => ignore_missing(api, name, uid, Err(error)).await.map(|()| None),
     }
 }
 
 /// How objects are deleted; with a uid, only an object of this uid.
-fn deletion(uid: Option<&str>) -> DeleteParams {
+fn delete_params(uid: Option<&str>) -> DeleteParams {
     let preconditions =
         uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
     DeleteParams { preconditions, ..DeleteParams::background() }
 }
 
-/// The result of a deletion; an object that does not exist is no error.
-async fn if_exists<K>(
+/// The result of a deletion, without the error for an object that does not exist; with a uid, also
+/// for one that has another uid.
+async fn ignore_missing<K>(
     api: &Api<K>,
     name: &str,
     uid: Option<&str>,

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::{
     base::error_chain,
-    cluster::{ClusterError, is_marked_suspended},
+    cluster::{ClusterError, EMPTY_LIST_INTERVAL, is_marked_suspended},
     tenant::{
         ClusterRoleName, NamespaceRow, NamespaceStatus, TenantName, TenantRow, TenantStatus,
         home_name, role_binding_name,
@@ -49,9 +49,6 @@ const MAX_WAITING: usize = 32;
 /// How long after its decision most namespaces of a suspension have no label yet. Later attempts first
 /// look what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
-
-/// Pause between two lists of RoleBindings that both have to be empty.
-const LIST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Value of [`HOME_LABEL`].
 const HOME: &str = "true";
@@ -327,7 +324,7 @@ impl TenantController {
     /// Whether a namespace has RoleBindings, by two lists: another API server that does not know the
     /// label yet may accept one meanwhile.
     async fn may_have_bindings(&self, namespace: &str, permits: &Semaphore) -> bool {
-        for pause in [Duration::ZERO, LIST_INTERVAL] {
+        for pause in [Duration::ZERO, EMPTY_LIST_INTERVAL] {
             tokio::time::sleep(pause).await;
             let _permit = permits.acquire().await;
             if self.cluster.has_role_bindings(namespace).await.unwrap_or(true) {

@@ -88,13 +88,20 @@ async fn join_and_create_namespace(owner: &Person, tenant: &str) {
     api.create_tenant_namespace(tenant, &format!("{tenant}-a")).await.unwrap();
 }
 
-#[tokio::test]
-async fn the_first_request_makes_the_membership() {
+/// A world with the kinds of model services that serves Tenants, and kubectl of its administrator.
+async fn world_with_tenants() -> (World, Kubectl) {
     let builder = builder().own_control_plane().installed("tenants.enabled", true);
     let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
     install_kinds(&world).await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
+    (world, admin)
+}
+
+#[tokio::test]
+async fn the_first_request_makes_the_membership() {
+    let (world, admin) = world_with_tenants().await;
+    let client = Client::new(&world);
     let (alice, session) = person(&world, "alice").await;
     let (bob, _) = person(&world, "bob").await;
     let (session, own) = (session.expose_secret(), alice.namespace());
@@ -112,11 +119,8 @@ async fn the_first_request_makes_the_membership() {
 
 #[tokio::test]
 async fn each_namespace_of_a_session_is_used_with_its_own_membership() {
-    let builder = builder().own_control_plane().installed("tenants.enabled", true);
-    let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
-    install_kinds(&world).await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
-    until_served(&admin, TENANT_BROKER).await;
+    let (world, admin) = world_with_tenants().await;
+    let client = Client::new(&world);
     let (alice, session) = person(&world, "alice").await;
     let (bob, _) = person(&world, "bob").await;
     let (session, own) = (session.expose_secret(), alice.namespace());
