@@ -73,7 +73,7 @@ impl Settings {
             self.set("public_url", format!("{scheme}://127.0.0.1:{port}"));
         }
         self.set("listen", format!("127.0.0.1:{port}"));
-        self.set("operator_listen", format!("127.0.0.1:{}", port::free_except(port)?));
+        self.set("operator_listen", format!("127.0.0.1:{}", port::free()?));
         Ok(())
     }
 

@@ -25,7 +25,7 @@ use url::Url;
 pub use rule::{Fault, RecordedRequest, Rule};
 
 use crate::control_plane::{BROKER_USER, ControlPlane};
-use crate::kubeconfig;
+use crate::{kubeconfig, port};
 use forward::Upstream;
 pub(crate) use forward::acceptor;
 
@@ -72,8 +72,9 @@ impl FaultProxy {
             rules: Mutex::default(),
             seen: Mutex::default(),
         });
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("find a free port")?;
+        // It listens on the same port again after it was down.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port::free()?)).await;
+        let listener = listener.context("listen on a free port")?;
         let address = listener.local_addr().context("read the proxy's address")?;
         let url: Url = format!("https://{address}/").parse().context("make the proxy's URL")?;
         let kubeconfig = folder.join("fault-proxy.kubeconfig");

@@ -46,7 +46,7 @@ impl Keycloak {
         let home = programs::folder().await?;
         let scratch = Scratch::new("keycloak")?;
         let port = port::free()?;
-        let management = port::free_except(port)?;
+        let management = port::free()?;
         let url = format!("http://127.0.0.1:{port}");
         let process = Program::new(home.join("bin/kc.sh"))
             .args(["start-dev", "--db=dev-mem", "--cache=local", "--http-host=127.0.0.1"])

@@ -141,7 +141,7 @@ impl Place {
         let log = self.scratch.path().join("broker.log");
         for _ in 0..MAX_STARTS {
             let port = port::free()?;
-            let operator_port = port::free_except(port)?;
+            let operator_port = port::free()?;
             let mut env = env.clone();
             for (name, port) in [("LISTEN", port), ("OPERATOR_LISTEN", operator_port)] {
                 env.push((format!("TENANT_BROKER_{name}"), format!("127.0.0.1:{port}")));

@@ -193,7 +193,7 @@ async fn serve(container: &Container, image: &Image, database: &str) -> Result<P
     let settings = format!("{SETTINGS_FOLDER}/broker.toml");
     for _ in 0..MAX_PORT_ATTEMPTS {
         let listen = port::free()?;
-        let operator = port::free_except(listen)?;
+        let operator = port::free()?;
         let text = format!(
             "listen = \"127.0.0.1:{listen}\"\noperator_listen = \"127.0.0.1:{operator}\"\n\
              public_url = \"http://127.0.0.1:{listen}\"\n\

@@ -48,7 +48,7 @@ impl Nginx {
         write_private(&folder.join("ca.crt"), cluster.authority().certificate())?;
         for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port::free()?;
-            let ports = [port, port::free_except(port)?];
+            let ports = [port, port::free()?];
             let configuration = configuration(cluster.url(), folder, ports)?;
             write_private(&folder.join("nginx.conf"), configuration)?;
             let process = Program::new(&program)

@@ -1,17 +1,17 @@
 //! The listener of model services alone.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use http::Method;
 use integration::fault_proxy::Fault;
+use integration::port;
 use serde_json::json;
 
 use super::fixture::{Client, REG, answer, builder};
 
 /// An address on loopback whose port is free.
 fn free_address() -> String {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", port::free().unwrap())
 }
 
 #[tokio::test]
