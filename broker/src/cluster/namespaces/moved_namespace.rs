@@ -25,7 +25,7 @@ use crate::cluster::{
     Cluster, ClusterError, Object,
     objects::{
         deletion_rounds::{DeletionRounds, TooManyRounds},
-        role_binding_message::RoleBindingMessage,
+        messages::RoleBindingMessage,
     },
     pages::{Pages, Representation},
 };

@@ -5,11 +5,11 @@ mod difference;
 pub(super) mod labels;
 mod live_object;
 mod managed_objects;
+pub(super) mod messages;
 mod object;
 mod object_identity;
 mod quantity;
 pub(super) mod revoke;
-pub(super) mod role_binding_message;
 mod selected;
 
 pub use self::{

@@ -1,11 +1,14 @@
 //! Reads of the objects of one tenant: lists by its label, and RoleBindings by name.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use super::{revoke::segment, role_binding_message::RoleBindingMessage};
+use super::{
+    messages::{NamespaceMessage, RoleBindingMessage},
+    revoke::segment,
+};
 use crate::cluster::{
     Cluster, ClusterError,
     pages::{Pages, Representation},
@@ -40,8 +43,10 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
     {
+        let selected = ListParams::default().labels(&format!("{label}={value}"));
+        let pages = Pages::new::<K>(self.client(), Representation::Full, selected);
         let select = |object: K| keep(&object).then_some(object);
-        self.list_all(label, value, select).await
+        Ok(list_within(pages, usize::MAX, select).await?.unwrap_or_default())
     }
 
     /// The RoleBindings with this value of a label, in all namespaces, without those that `keep`
@@ -64,35 +69,22 @@ impl Cluster {
         list_within(pages, max_others, select).await
     }
 
-    /// Like [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
-    /// dropped with the page.
+    /// The namespaces with this value of a label, with their metadata and phase, as `map` leaves them.
+    /// What it leaves out is dropped with the page. The list is in Protobuf, because a tenant may have
+    /// thousands.
     ///
     /// # Errors
-    /// See [`Self::list_with_label`].
-    pub async fn list_mapped<K>(
+    /// A request failed.
+    pub async fn namespaces_with_label(
         &self,
         label: &str,
         value: &str,
-        map: impl Fn(K) -> K,
-    ) -> Result<Vec<K>, ClusterError>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
-    {
-        self.list_all(label, value, |object: K| Some(map(object))).await
-    }
-
-    async fn list_all<K>(
-        &self,
-        label: &str,
-        value: &str,
-        select: impl Fn(K) -> Option<K>,
-    ) -> Result<Vec<K>, ClusterError>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
-    {
+        map: impl Fn(Namespace) -> Namespace,
+    ) -> Result<Vec<Namespace>, ClusterError> {
         let selected = ListParams::default().labels(&format!("{label}={value}"));
-        let pages = Pages::new::<K>(self.client(), Representation::Full, selected);
-        Ok(list_within(pages, usize::MAX, select).await?.unwrap_or_default())
+        let pages = Pages::from_protobuf::<Namespace, NamespaceMessage>(self.client(), selected);
+        let listed = list_within(pages, usize::MAX, |namespace| Some(map(namespace))).await?;
+        Ok(listed.unwrap_or_default())
     }
 
     /// The RoleBindings that exist among these, by namespace and name.

@@ -43,7 +43,7 @@ impl Snapshot {
         let label = tenant.as_str();
         let is_ours = |binding: &RoleBinding| is_binding_name(tenant, &binding.name_any());
         let (namespaces, quotas, limits, bindings) = tokio::try_join!(
-            cluster.list_mapped::<Namespace>(TENANT_LABEL, label, drop_unmanaged_metadata),
+            cluster.namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata),
             cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, label),
             cluster.list_with_label::<LimitRange>(TENANT_LABEL, label),
             cluster.role_bindings_within(TENANT_LABEL, label, MAX_OTHERS, is_ours),
