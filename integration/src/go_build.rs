@@ -123,7 +123,7 @@ impl GoBuild<'_> {
             .arg("-o")
             .arg(work.join("bin/"))
             .args(self.programs.iter().map(|program| program.package));
-        self.finish(build.spawn_captured()?, start, packages).await
+        self.finish(build.spawn_captured()?, start, progress).await
     }
 
     async fn build_tests(&self, go: &Path, work: &Path, start: Instant) -> Result<()> {
@@ -136,7 +136,7 @@ impl GoBuild<'_> {
                 .await?;
             let list = self.needs(list.success())?;
             let build = self.building(go, work).args(list.stdout.split_whitespace());
-            self.finish(build.spawn_captured()?, start, packages).await?;
+            self.finish(build.spawn_captured()?, start, progress).await?;
             let link = Self::go(go, work)
                 .args(["test", "-c", "-trimpath", "-mod=readonly", "-ldflags", self.linker_flags])
                 .arg("-o")
@@ -212,9 +212,15 @@ impl GoBuild<'_> {
     }
 }
 
-/// Counts the packages in Go's output, as progress.
-fn packages(output: &str) -> String {
-    format!("{} packages", output.lines().count())
+/// Counts the downloads and packages in Go's output, as progress. Lines about modules begin with
+/// `go:`; each other line is a package that is built.
+fn progress(output: &str) -> String {
+    let downloads = output.lines().filter(|line| line.starts_with("go: downloading ")).count();
+    let packages = output.lines().filter(|line| !line.starts_with("go:")).count();
+    match downloads {
+        0 => format!("{packages} packages"),
+        _ => format!("{downloads} modules downloaded, {packages} packages"),
+    }
 }
 
 /// Returns the pinned version of a module from the text of a `go.mod`, for example `v1.36.3`.
@@ -230,6 +236,15 @@ pub(crate) fn version_of(module: &str, go_mod: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn downloads_and_packages_are_counted_apart() {
+        let built = "internal/abi\nk8s.io/klog/v2\n";
+        assert_eq!(progress(built), "2 packages");
+        let first = format!("go: downloading k8s.io/klog/v2 v2.130.1\n{built}");
+        assert_eq!(progress(&first), "1 modules downloaded, 2 packages");
+        assert_eq!(progress("go: finding module for package x\n"), "0 packages");
+    }
 
     #[test]
     fn a_version_is_that_of_the_module_itself() {
