@@ -1,6 +1,6 @@
 //! Which workspace a name on the command line means.
 
-use tenant_shared::{Code, NAME_PREFIX, Name, Workspace, is_tenant_namespace};
+use tenant_shared::{Code, NAME_PREFIX, Name, Workspace, is_dns_label, is_tenant_namespace};
 use uuid::Uuid;
 
 use crate::{
@@ -30,9 +30,14 @@ async fn own(broker: &Broker) -> Result<Workspace, Error> {
     Ok(own.swap_remove(personal))
 }
 
-/// The namespace of the user's own workspace.
+/// The namespace of the user's own workspace. It becomes a part of commands that people copy.
 pub(crate) async fn own_namespace(broker: &Broker) -> Result<String, Error> {
-    Ok(own(broker).await?.namespace)
+    let namespace = own(broker).await?.namespace;
+    if is_dns_label(&namespace) {
+        Ok(namespace)
+    } else {
+        Err(Error::other("the broker's answer has a namespace with an invalid name"))
+    }
 }
 
 /// Finds the workspaces of a name. The broker looks them up, because the list of all workspaces may

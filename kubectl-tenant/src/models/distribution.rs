@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenant_shared::{
     Code, DISTRIBUTION_NAME, DistributionStatus, InstallDistributionRequest, InstallModel,
+    is_dns_label,
 };
 use tokio::time::Instant;
 
@@ -66,10 +67,12 @@ fn explain_existing(error: Error, namespace: &str, flags: &AccountFlags) -> Erro
     error.hint(format!("to delete it: {command}"))
 }
 
-/// Name of the Llama Stack in the broker's text that one is there already and can be deleted.
+/// Name of the Llama Stack in the broker's text that one is there already and can be deleted; `None`
+/// also if it is no DNS subdomain, because it becomes a part of a command that people copy.
 fn existing_name(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once(" already, ")?;
-    rest.split_once("; delete it first").map(|(name, _)| name)
+    let (name, _) = rest.split_once("; delete it first")?;
+    name.split('.').all(is_dns_label).then_some(name)
 }
 
 /// The error for a Llama Stack that does not exist, or that others made.
@@ -287,6 +290,11 @@ mod tests {
         }
         let other = Error::refused("there is a LlamaStackDistribution x; delete it with kubectl");
         assert_eq!(explain_existing(other.clone(), "team-a", &flags), other);
+        for name in ["x$(id)", "x y", "", "a..b"] {
+            let text = format!("there is a thing already, {name}; delete it first to go on");
+            let error = Error::refused(text);
+            assert_eq!(explain_existing(error.clone(), "team-a", &flags), error, "{name}");
+        }
     }
 
     #[test]
