@@ -206,8 +206,9 @@ pub fn in_request_context<F: Future>(work: F) -> impl Future<Output = F::Output>
 }
 
 /// Runs a future as a task, which goes on if the current request is dropped because its client
-/// disconnected. Its audit events have the request's id and address, and the fields that it records
-/// are added to the access-log line of the request.
+/// disconnected. Its audit events have the request's id and address. The fields that it records are
+/// added to the access-log line of the request; if that is written already, the cause of a failure
+/// has a line of its own.
 ///
 /// # Errors
 /// The future panicked, or the runtime stops.
@@ -215,12 +216,25 @@ pub async fn spawn_in_request_context<F>(work: F) -> Result<F::Output, tokio::ta
 where
     F: Future<Output: Send> + Send + 'static,
 {
+    let request = Arc::new(());
+    let has_ended = Arc::downgrade(&request);
     let work = in_request_context(async move {
         let output = work.await;
         let fields = REQUEST.try_with(RequestContext::drain_fields).ok().flatten();
+        let cause = fields.as_ref().and_then(|fields| fields.get(Field::Cause));
+        if let Some(cause) = cause
+            && has_ended.strong_count() == 0
+        {
+            tracing::warn!(
+                request_id = request_id(),
+                cause,
+                "a change failed whose client had disconnected"
+            );
+        }
         (output, fields)
     });
     let (output, fields) = tokio::spawn(work).await?;
+    drop(request);
     let fields = fields.unwrap_or_default();
     let _ = REQUEST.try_with(|context| {
         context.upstream_calls.update(|calls| calls.saturating_add(fields.upstream_calls));

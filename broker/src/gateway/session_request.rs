@@ -2,7 +2,7 @@
 //! the principals, tokens, limits and registry of forwarded requests: a suspension, the end of the
 //! session or a revocation ends their calls at once, and there is no further one.
 
-use std::{future::poll_fn, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, response};
@@ -205,9 +205,17 @@ impl SessionRequest {
         self.info.workspace
     }
 
-    /// Whether the request was closed, so that no further call is sent.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.registration.cancel_handle().reason().is_some()
+    /// Fails if the request was closed, so that no further call is sent.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn require_open(&self) -> Result<(), ApiError> {
+        self.registration.cancel_handle().reason().map_or(Ok(()), |it| Err(cancelled_request(it)))
+    }
+
+    /// How long to wait until the byte rate of the tier allows another call.
+    pub(crate) fn byte_rate_delay(&self) -> Option<Duration> {
+        self.usage_meter.limiter.byte_rate_delay()
     }
 
     /// The part of this request that is in another namespace of its workspace. For the limits of the
@@ -229,7 +237,7 @@ impl SessionRequest {
     }
 
     /// Sends a call, and passes the body of the response to `receive`, part by part. The bytes count
-    /// against the byte rate of the tier. If the API server no longer accepts the token, the call is
+    /// against the byte rate of the tier, which delays later calls ([`Self::byte_rate_delay`]). If the API server no longer accepts the token, the call is
     /// sent once more with a new one. Calls may be concurrent.
     ///
     /// # Errors
@@ -252,9 +260,7 @@ impl SessionRequest {
             in_flight: self.in_flight(),
         };
         // The call is registered: whatever closes the request from now on closes the call as well.
-        if let Some(reason) = self.registration.cancel_handle().reason() {
-            return Err(cancelled_request(reason));
-        }
+        self.require_open()?;
         let body = RequestBody::Full(message.body.clone());
         let (method, path) = (&message.method, message.path_and_query.as_str());
         let response = call.send(method, path, &message.headers, body).await?;
@@ -286,10 +292,7 @@ impl SessionRequest {
             let frame = tokio::select! {
                 biased;
                 reason = in_flight.closed() => return Err(cancelled_request(reason)),
-                frame = async {
-                    poll_fn(|context| meter.poll_ready(context)).await;
-                    body.frame().await
-                } => frame,
+                frame = body.frame() => frame,
             };
             let Some(frame) = frame else { return Ok(()) };
             let frame = frame.map_err(|_| incomplete_response())?;

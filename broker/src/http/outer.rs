@@ -36,6 +36,8 @@ const MAX_PATH_CHARS: usize = 300;
 pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// RFC 6797; a year, which the preload lists of browsers require.
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
+/// Status in log lines and metrics of a request whose client disconnected before the response.
+const NO_RESPONSE: u16 = 0;
 /// No response but a page, which sets a policy of its own, may be rendered as a page.
 const CSP: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
@@ -78,6 +80,7 @@ impl OuterStack {
         );
         let (mut response, authenticated, fields) = REQUEST
             .scope(RequestContext::new(Arc::clone(&info)), async {
+                let mut unanswered = UnansweredRequest { metrics: Some(&self.metrics) };
                 let response = match decision {
                     CorsDecision::Handle(origin) => {
                         let mut response = inner(request, Arc::clone(&info)).instrument(span).await;
@@ -89,6 +92,7 @@ impl OuterStack {
                     CorsDecision::Preflight(headers) => preflight(*headers),
                     CorsDecision::Refuse(error) => refusal(&info.path, error),
                 };
+                unanswered.metrics = None;
                 REQUEST
                     .with(|context| (response, context.is_authenticated(), context.drain_fields()))
             })
@@ -133,6 +137,30 @@ impl OuterStack {
             // Most responses are secret or personal; the few that may be cached say so themselves.
             headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         }
+    }
+}
+
+/// The request of the current context until it has a response. hyper drops its future if the client
+/// disconnects before that; then it is counted, and its access-log line is written, with the status 0.
+struct UnansweredRequest<'a> {
+    /// `None` once there is a response.
+    metrics: Option<&'a Metrics>,
+}
+
+impl Drop for UnansweredRequest<'_> {
+    fn drop(&mut self) {
+        let Some(metrics) = self.metrics else { return };
+        // tokio drops a future within its task-local values.
+        let _ = REQUEST.try_with(|context| {
+            let info = &context.info;
+            let seconds = info.started_at.elapsed().as_secs_f64();
+            metrics.request(&info.method, &info.path, NO_RESPONSE, seconds);
+            if let Some(fields) = context.drain_fields() {
+                let details = Details::Handled(&fields);
+                AccessLogLine { message: "request", request: info, status: NO_RESPONSE, details }
+                    .write();
+            }
+        });
     }
 }
 

@@ -50,5 +50,6 @@ labels! {
         Success = "success",
         Refused = "refused",
         Failed = "failed",
+        Cancelled = "cancelled",
     }
 }

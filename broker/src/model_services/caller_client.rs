@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header, response};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     ModelServices,
     call::{Call, JSON, MAX_UPSTREAM_WRITE_BYTES},
-    call_kind::CallOutcome,
+    call_kind::{CallKind, CallOutcome},
     call_response::{CallResponse, reserve_capacity},
     cancelled_call::CancelledCallGuard,
     failure::Failure,
@@ -26,7 +26,7 @@ use super::{
     limits::{
         RequestLimits, Reservation, SMALL_UPSTREAM_BYTES, SmallResponseReservation, TokenPermit,
     },
-    time_limit::TimeLimit,
+    time_limit::{CallLimit, TimeLimit},
 };
 use crate::{
     base::{
@@ -38,6 +38,8 @@ use crate::{
     http::{ApiError, body},
 };
 
+/// How often a call that the byte rate delays looks whether its request was closed.
+const CLOSED_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Calls of one request in flight.
 const MAX_CALLS_OF_REQUEST: usize = 16;
 const USER_AGENT: HeaderValue =
@@ -189,12 +191,45 @@ impl CallerClient {
         self.is_token_accepted.load(Ordering::Relaxed)
     }
 
-    /// Whether a session's request was closed, so that no further call is sent.
-    pub(super) fn is_closed(&self) -> bool {
+    /// Fails if a session's request was closed, so that no further call is sent.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(super) fn require_open(&self) -> Result<(), Failure> {
         match &self.credential {
-            CallCredential::Session(request) => request.is_closed(),
-            CallCredential::Kubernetes { .. } => false,
+            CallCredential::Session(request) => Ok(request.require_open()?),
+            CallCredential::Kubernetes { .. } => Ok(()),
         }
+    }
+
+    /// Whether a session's request was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.require_open().is_err()
+    }
+
+    /// Waits until the caller's byte rate allows another call. No permit is held meanwhile, because other
+    /// callers share them. What a change writes, and its reads after that, are not delayed.
+    ///
+    /// # Errors
+    /// That takes longer than the call may.
+    async fn within_byte_rate(&self, call: &Call) -> Result<(), Failure> {
+        if call.is_write || call.limit == CallLimit::Own {
+            return Ok(());
+        }
+        let delay = || match &self.credential {
+            CallCredential::Session(request) => request.byte_rate_delay(),
+            CallCredential::Kubernetes { permit, .. } => permit.limiter.byte_rate_delay(),
+        };
+        while let Some(delay) = delay() {
+            let left = self.time_limit.call(call.limit, call.timeout, Instant::now());
+            if delay > left {
+                let text = "the requests before this one transferred too many bytes; try again";
+                return Err(Failure::too_many(text, delay.as_secs() + 1));
+            }
+            self.require_open()?;
+            tokio::time::sleep(delay.min(CLOSED_POLL_INTERVAL)).await;
+        }
+        Ok(())
     }
 
     /// Counts a Kubernetes token as refused whose client left before the response, unless it was
@@ -235,17 +270,9 @@ impl CallerClient {
     pub(super) async fn send(&self, call: Call) -> Result<CallResponse, Failure> {
         record_upstream_call();
         let kind = call.kind;
-        let timeout = self.time_limit.call(call.limit, call.timeout, Instant::now());
-        let result = if timeout.is_zero() {
-            // `timeout` polls once, which may send the call.
-            Err(not_in_time())
-        } else {
-            let guard = CancelledCallGuard::new(|| self.count_cancelled());
-            // On the heap, because an operation has many calls.
-            let sent = Box::pin(self.send_untimed(call, || guard.begin()));
-            let result = tokio::time::timeout(timeout, sent).await;
-            guard.end();
-            result.unwrap_or_else(|_| Err(not_in_time()))
+        let result = match self.within_byte_rate(&call).await {
+            Ok(()) => self.send_in_time(call).await,
+            Err(failure) => Err(failure),
         };
         let outcome = match &result {
             Ok(response) if response.status.is_success() => CallOutcome::Success,
@@ -255,6 +282,25 @@ impl CallerClient {
         };
         self.services.0.metrics.model_services_call(kind.as_str(), outcome.as_str());
         result
+    }
+
+    async fn send_in_time(&self, call: Call) -> Result<CallResponse, Failure> {
+        let timeout = self.time_limit.call(call.limit, call.timeout, Instant::now());
+        if timeout.is_zero() {
+            // `timeout` polls once, which may send the call.
+            return Err(not_in_time());
+        }
+        let kind = call.kind;
+        let guard = CancelledCallGuard::new(|| {
+            self.count_cancelled();
+            let outcome = CallOutcome::Cancelled.as_str();
+            self.services.0.metrics.model_services_call(kind.as_str(), outcome);
+        });
+        // On the heap, because an operation has many calls.
+        let sent = Box::pin(self.send_untimed(call, || guard.begin()));
+        let result = tokio::time::timeout(timeout, sent).await;
+        guard.end();
+        result.unwrap_or_else(|_| Err(not_in_time()))
     }
 
     /// Sends a call once it has its permits. Runs `on_permits` then, before anything is sent.
@@ -340,6 +386,7 @@ impl CallerClient {
     ) -> Result<response::Parts, Failure> {
         let unavailable = |error: crate::cluster::UpstreamError| Failure::internal_error(&error);
         let upstream = self.services.0.cluster.upstream();
+        let kind = call.kind;
         let message = self.message(call);
         let transport = if message.body.len() as u64 <= MAX_POOLED_BODY_BYTES {
             Transport::Http1
@@ -356,9 +403,10 @@ impl CallerClient {
         let limits = &self.services.0.limits;
         let network = self.network();
         if head.status == StatusCode::UNAUTHORIZED {
-            // A token that was accepted just now is no guess. Another server behind the API server may
-            // refuse it, or it ended meanwhile, which the next request notices.
-            if !self.is_token_accepted() {
+            // A token that was accepted just now is no guess; it ended meanwhile, which the next request
+            // notices. The server of Projects may refuse a token that the API server accepts, and each
+            // list of Projects has a call beside it that the API server decides about.
+            if kind != CallKind::Projects && !self.is_token_accepted() {
                 limits.refused.count(network, token.hash(), Instant::now());
                 limits.tokens.forget(token.hash());
                 self.services.0.metrics.model_services_token_refused();
@@ -375,9 +423,7 @@ impl CallerClient {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;
             if let Some(data) = frame.data_ref() {
                 receive(data)?;
-                if let Some(wait) = permit.limiter.consume_bytes(data.len()) {
-                    tokio::time::sleep(wait).await;
-                }
+                permit.limiter.consume_bytes(data.len());
             }
         }
         Ok(head)

@@ -21,16 +21,18 @@ const UNAUTHENTICATED: &str = "Missing or invalid authentication token";
 
 /// A request that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{status}: {message}")]
+#[error("{status}: {}", cause.as_ref().unwrap_or(message))]
 pub struct Failure {
     status: StatusCode,
     message: String,
+    /// The cause, for log lines. A client that leaves early has no line of its own for it.
+    cause: Option<String>,
     retry_after: Option<u64>,
 }
 
 impl Failure {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), retry_after: None }
+        Self { status, message: message.into(), cause: None, retry_after: None }
     }
 
     /// A parameter or the body of the request is not valid.
@@ -77,8 +79,9 @@ impl Failure {
 
     /// The API server or the broker failed. The cause goes to the log line.
     pub(super) fn internal(cause: impl Into<String>) -> Self {
-        record_field(Field::Cause, cause);
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "")
+        let cause = cause.into();
+        record_field(Field::Cause, cause.as_str());
+        Self { cause: Some(cause), ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, "") }
     }
 
     /// Like [`Self::internal`], for an error.

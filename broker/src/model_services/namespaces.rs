@@ -106,9 +106,14 @@ impl ModelServices {
         let requests = &requests;
         let reads = wanted.into_iter().map(|(workspace, name)| async move {
             let request = requests.get(&workspace).and_then(Option::as_ref);
-            match request.and_then(|request| request.part_in(&name)) {
-                Some(part) => first.reserve_namespace(part.namespace(&name).await?),
-                None => Ok(None),
+            let Some(part) = request.and_then(|request| request.part_in(&name)) else {
+                return Ok(None);
+            };
+            match part.namespace(&name).await {
+                Ok(found) => first.reserve_namespace(found),
+                // Suspended meanwhile, or a role in this namespace was lost.
+                Err(_) if part.is_closed() && !first.is_closed() => Ok(None),
+                Err(failure) => Err(failure),
             }
         });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
@@ -146,14 +151,22 @@ impl CallerClient {
             }
             Listed::Forbidden => {}
         }
-        // Before the Projects, because another server lists these. It may not answer, or refuse a token
-        // that the API server accepts.
-        let user = match self.who_am_i().await {
+        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects")
+            .timeout(PROJECTS_TIMEOUT);
+        let (user, projects) =
+            tokio::join!(self.who_am_i(), self.list::<ObjectMetadata>(&projects));
+        let user = match user {
             Err(failure) if failure.status() == StatusCode::UNAUTHORIZED => return Err(failure),
             user => user,
         };
-        if let Some(found) = self.projects().await? {
-            return Ok(found);
+        match projects {
+            Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_api).collect()),
+            // The cluster does not say them.
+            Ok(Listed::Forbidden | Listed::NotFound) => {}
+            Err(failure) if self.is_of_projects_server(&failure) => {
+                tracing::warn!(error = %failure, "cannot list the projects of a caller");
+            }
+            Err(failure) => return Err(failure),
         }
         let candidates = self.candidates(&user?).await?;
         self.reserve_candidates(&candidates)?;
@@ -164,22 +177,8 @@ impl CallerClient {
         found.try_filter_map(async |found| Ok(found)).try_collect().await
     }
 
-    /// The namespaces of the Projects that the user may see; `None` if the cluster does not say them.
-    async fn projects(&self) -> Result<Option<Vec<ModelNamespace>>, Failure> {
-        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects")
-            .timeout(PROJECTS_TIMEOUT);
-        match self.list::<ObjectMetadata>(&projects).await {
-            Ok(Listed::Objects(found)) => Ok(Some(found.into_iter().map(to_api).collect())),
-            Ok(Listed::Forbidden | Listed::NotFound) => Ok(None),
-            Err(failure) if self.is_of_projects_server(&failure) => {
-                tracing::warn!(error = %failure, "cannot list the projects of a caller");
-                Ok(None)
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-
-    /// Whether the server of the Projects failed, or refused a token that the API server accepts.
+    /// Whether the server of the Projects, which is not the API server, failed or refused a token that
+    /// the API server accepts.
     fn is_of_projects_server(&self, failure: &Failure) -> bool {
         match failure.status() {
             StatusCode::INTERNAL_SERVER_ERROR => true,

@@ -66,7 +66,7 @@ impl RequestCounts {
                 "gateway_throttled",
                 "Requests that the gateway refused because a tenant exceeded a limit",
             ),
-            answered: register(registry, "requests", "Answered requests"),
+            answered: register(registry, "requests", "Requests by area, method and status"),
             seconds: register_seconds(
                 registry,
                 "request_duration",

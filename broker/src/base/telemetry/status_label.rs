@@ -14,11 +14,16 @@ pub(super) enum StatusLabel {
     Registered(u16),
     /// The first digit of another code.
     Class(u16),
+    /// The client disconnected before there was a response.
+    NoResponse,
 }
 
 impl StatusLabel {
-    /// The label of this code, 100 to 999.
+    /// The label of this code, 100 to 999, or of 0, which is no response.
     pub(super) fn new(code: u16) -> Self {
+        if code == 0 {
+            return Self::NoResponse;
+        }
         let registered = StatusCode::from_u16(code).ok().and_then(|it| it.canonical_reason());
         if registered.is_some() { Self::Registered(code) } else { Self::Class(code / 100) }
     }
@@ -29,6 +34,7 @@ impl EncodeLabelValue for StatusLabel {
         match self {
             Self::Registered(code) => code.encode(encoder),
             Self::Class(class) => write!(encoder, "{class}xx"),
+            Self::NoResponse => 0_u16.encode(encoder),
         }
     }
 }
@@ -43,12 +49,12 @@ mod tests {
     #[test]
     fn a_status_that_is_not_registered_counts_for_its_class() {
         let metrics = Metrics::default();
-        for status in [200, 404, 499, 498, 503, 599, 999] {
+        for status in [0, 200, 404, 499, 498, 503, 599, 999] {
             metrics.request(&http::Method::GET, "/clusters/c/api", status, 0.1);
         }
         let text = metrics.render();
         for (status, count) in
-            [("200", 1), ("404", 1), ("4xx", 2), ("503", 1), ("5xx", 1), ("9xx", 1)]
+            [("0", 1), ("200", 1), ("404", 1), ("4xx", 2), ("503", 1), ("5xx", 1), ("9xx", 1)]
         {
             let labels = format!("{{method=\"GET\",area=\"gateway\",status=\"{status}\"}}");
             let sample = format!("tenant_broker_requests_total{labels} {count}\n");

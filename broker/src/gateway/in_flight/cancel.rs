@@ -80,22 +80,27 @@ impl CancelHandle {
     /// Cancels the stream with this reason; returns false if it was cancelled before. The first
     /// reason is kept.
     pub(in crate::gateway) fn cancel(&self, reason: CloseReason) -> bool {
-        self.end(reason);
-        if self.reason.set(reason).is_err() {
-            return false;
+        let is_first = self.set_reason(reason);
+        if is_first {
+            self.notify();
         }
-        self.waker.wake();
-        self.release_now();
-        true
+        is_first
     }
 
-    /// Ends the parts that are added from now on, unless the reason is about the namespace alone. The
-    /// request itself goes on until it is cancelled.
-    pub(super) fn end(&self, reason: CloseReason) {
+    /// Sets the reason, so that no further part or call of the request begins; returns false if it was
+    /// set before. [`Self::notify`] has to follow.
+    pub(super) fn set_reason(&self, reason: CloseReason) -> bool {
         if !reason.is_of_namespace() {
             // The first such reason is kept.
             let _ = self.ended.set(reason);
         }
+        self.reason.set(reason).is_ok()
+    }
+
+    /// Ends what the request does now.
+    pub(super) fn notify(&self) {
+        self.waker.wake();
+        self.release_now();
     }
 
     /// The reason that also ends the parts of the request in other namespaces.
@@ -150,7 +155,9 @@ mod tests {
         assert_eq!(handle.reason(), Some(CloseReason::RoleLost), "the first reason counts");
         assert_eq!(handle.ended(), Some(CloseReason::Suspended));
         let handle = CancelHandle::default();
-        handle.end(CloseReason::SessionEnded);
-        assert_eq!((handle.reason(), handle.ended()), (None, Some(CloseReason::SessionEnded)));
+        assert!(handle.set_reason(CloseReason::SessionEnded));
+        assert!(!handle.cancel(CloseReason::Stopping));
+        let ended = Some(CloseReason::SessionEnded);
+        assert_eq!((handle.reason(), handle.ended()), (ended, ended));
     }
 }

@@ -186,6 +186,8 @@ impl InFlightRequest {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
+        // The client may have left before the response.
+        request_context::defer_access_log();
         if end == End::UpstreamLost {
             self.metrics.gateway_upstream_error(INCOMPLETE);
         }

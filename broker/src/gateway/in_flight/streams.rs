@@ -146,15 +146,19 @@ impl Streams {
         reason: CloseReason,
         predicate: impl Fn(&StreamInfo) -> bool,
     ) -> usize {
-        let matching: Vec<Arc<CancelHandle>> = {
+        let closed: Vec<Arc<CancelHandle>> = {
             let table = self.table();
             let matching = table.open.values().filter(|(info, _)| predicate(info));
-            // With the lock, because a part that is registered later is not among these.
-            let ended = matching.inspect(|(_, handle)| handle.end(reason));
-            ended.map(|(_, handle)| Arc::clone(handle)).collect()
+            // With the lock, because a part or call that is registered later is not among these, and
+            // looks at the reason of its request.
+            let closed = matching.filter(|(_, handle)| handle.set_reason(reason));
+            closed.map(|(_, handle)| Arc::clone(handle)).collect()
         };
         // Without the lock, because the callbacks of the handles may use the registry.
-        matching.iter().filter(|handle| handle.cancel(reason)).count()
+        for handle in &closed {
+            handle.notify();
+        }
+        closed.len()
     }
 
     /// Waits until nothing is in flight, at most this long.

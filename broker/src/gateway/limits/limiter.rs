@@ -146,10 +146,14 @@ impl TenantLimiter {
         Arc::clone(semaphore).try_acquire_owned().map_err(|_| exceeded)
     }
 
-    /// Counts received bytes that are no tenant's usage; returns how long to wait before more may be
-    /// transferred.
-    pub(crate) fn consume_bytes(&self, bytes: usize) -> Option<Duration> {
-        self.byte_rate.consume(bytes as u64)
+    /// Counts received bytes that are no tenant's usage.
+    pub(crate) fn consume_bytes(&self, bytes: usize) {
+        self.byte_rate.consume(bytes as u64);
+    }
+
+    /// How long to wait before more bytes may be transferred.
+    pub(crate) fn byte_rate_delay(&self) -> Option<Duration> {
+        self.byte_rate.consume(0)
     }
 
     /// Counts bytes; returns how long to wait before more may be transferred.

@@ -3,19 +3,14 @@
 use tenant_shared::DISTRIBUTION_NAME;
 
 use super::{
-    super::{InNamespace, failure::Failure},
+    super::failure::Failure,
     desired::{CONFIG_MAP_NAME, KIND},
     objects::Metadata,
 };
 
-impl InNamespace {
-    /// The failure of an installation where there is a distribution of this name.
-    pub(super) async fn distribution_exists(&self, name: &str) -> Failure {
-        match self.metadata(&self.distribution_path(name)).await {
-            Ok(found) => distribution_conflict(name, found.as_ref()),
-            Err(failure) => failure,
-        }
-    }
+/// The failure of an installation where there is a distribution of this name, which was read.
+pub(super) fn distribution_exists(name: &str, found: Result<Option<Metadata>, Failure>) -> Failure {
+    found.map_or_else(|failure| failure, |found| distribution_conflict(name, found.as_ref()))
 }
 
 fn distribution_conflict(name: &str, found: Option<&Metadata>) -> Failure {

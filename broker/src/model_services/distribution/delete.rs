@@ -29,7 +29,7 @@ impl InNamespace {
         };
         let services = self.client().services().clone();
         let change = async move {
-            recorder.begin().await?;
+            recorder.begin(self.client()).await?;
             let path = self.distribution_path(&name);
             let deleted = self.delete_object(&path, &found.metadata.uid).await;
             if deleted.is_ok()
@@ -58,7 +58,7 @@ impl InNamespace {
     /// Deletes the ConfigMap of the distribution with this uid.
     async fn delete_config_map(&self, owner_uid: &str) -> Result<(), Failure> {
         let path = self.config_map_path();
-        match self.metadata(&path).await? {
+        match self.metadata_after_write(&path).await? {
             Some(found) if found.is_owned_by(owner_uid) => {
                 Ok(self.delete_object(&path, &found.metadata.uid).await?)
             }

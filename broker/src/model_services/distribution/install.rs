@@ -7,7 +7,7 @@ use tenant_shared::{DISTRIBUTION_NAME, InstallDistributionRequest, InstalledDist
 
 use super::{
     super::{InNamespace, failure::Failure},
-    conflict::{config_map_conflict, deleted_meanwhile},
+    conflict::{config_map_conflict, deleted_meanwhile, distribution_exists},
     desired::{self, KIND},
     failed::Failed,
     model::ResolvedModel,
@@ -52,7 +52,7 @@ impl InNamespace {
         };
         let services = self.client().services().clone();
         let change = async move {
-            recorder.begin().await?;
+            recorder.begin(self.client()).await?;
             recorder.finish(self.create_both(&planned).await).await
         };
         services.run_to_end(change).await
@@ -62,7 +62,9 @@ impl InNamespace {
     async fn models_to_install(&self, names: &[String]) -> Result<Planned, Failure> {
         let found = self.distributions().await?.ok_or_else(not_installed)?;
         if let Some(existing) = found.first() {
-            return Err(self.distribution_exists(&existing.metadata.name).await);
+            let name = &existing.metadata.name;
+            let existing = self.metadata(&self.distribution_path(name)).await;
+            return Err(distribution_exists(name, existing));
         }
         let models = self.resolve(names).await?;
         let run_yaml = run_yaml(&models)?;
@@ -127,7 +129,9 @@ impl InNamespace {
             Creation::Refused(response) => response,
         };
         let failure = match refused.status {
-            _ if refused.is_already_exists() => self.distribution_exists(DISTRIBUTION_NAME).await,
+            _ if refused.is_already_exists() => {
+                distribution_exists(DISTRIBUTION_NAME, self.metadata_after_write(&path).await)
+            }
             StatusCode::NOT_FOUND => not_installed(),
             _ => self.refused("create the LlamaStackDistribution", &refused),
         };
@@ -142,13 +146,14 @@ impl InNamespace {
             return Ok(());
         }
         let path = self.config_map_path();
-        match self.metadata(&path).await? {
+        match self.metadata_after_write(&path).await? {
             // The garbage collector was faster.
             None => {}
             Some(found) if found.is_remainder_of(DISTRIBUTION_NAME, uid) => {
                 // The owner is gone only if its name is ours now. Otherwise ours was deleted, and the
                 // ConfigMap is that of another installation.
-                let live = self.metadata(&self.distribution_path(DISTRIBUTION_NAME)).await?;
+                let owner = self.distribution_path(DISTRIBUTION_NAME);
+                let live = self.metadata_after_write(&owner).await?;
                 if live.is_none_or(|live| live.metadata.uid != uid) {
                     return Err(deleted_meanwhile());
                 }
@@ -159,7 +164,7 @@ impl InNamespace {
         if self.created_config_map(&object, uid).await? {
             return Ok(());
         }
-        Err(config_map_conflict(self.metadata(&path).await?.as_ref()))
+        Err(config_map_conflict(self.metadata_after_write(&path).await?.as_ref()))
     }
 
     /// Creates the ConfigMap; `false` if there is one.

@@ -208,8 +208,9 @@ impl Recorder {
     /// Records that the change is about to happen.
     ///
     /// # Errors
-    /// The database failed: the change must not happen.
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+    /// The database failed, or the request of this client was closed: the change must not happen.
+    pub(super) async fn begin(&mut self, client: &CallerClient) -> Result<(), Failure> {
+        client.require_open()?;
         let event = Event { reason: Some(self.what.clone()), ..self.event.clone() };
         self.record(event).await?;
         self.has_begun = true;

@@ -60,6 +60,18 @@ fn unknown(write: &str) -> String {
 }
 
 impl InNamespace {
+    /// Reads the metadata of an object once a change has begun. The time of what the operation reads may
+    /// be over.
+    ///
+    /// # Errors
+    /// See [`Self::metadata`].
+    pub(super) async fn metadata_after_write(
+        &self,
+        path: &ObjectPath,
+    ) -> Result<Option<Metadata>, Failure> {
+        self.metadata_within(path, READ_BACK_TIMEOUT).await
+    }
+
     /// Creates an object. `is_ours` says whether an object of the name is the one of this request.
     ///
     /// # Errors
@@ -70,6 +82,8 @@ impl InNamespace {
         object: &Value,
         is_ours: impl Fn(&Metadata) -> bool,
     ) -> Result<Creation, WriteFailure> {
+        // A request that was closed sends nothing, so nothing has to be read.
+        self.client().require_open().map_err(WriteFailure::NotDone)?;
         // Unknown fields would be dropped silently.
         let collection = format!("{}?fieldValidation=Strict", path.collection);
         let lost = match self.client().send(Call::create(path.kind, collection, object)).await {
@@ -126,6 +140,7 @@ impl InNamespace {
         uid: &str,
         preconditions: &Value,
     ) -> Result<(), WriteFailure> {
+        self.client().require_open().map_err(WriteFailure::NotDone)?;
         let call = Call::delete(path.kind, path.object(), preconditions);
         let lost = match self.client().send(call).await {
             Ok(response) if response.status.is_success() => return Ok(()),
@@ -152,7 +167,7 @@ impl InNamespace {
 
     /// Whether the object with this uid is gone, or is being deleted.
     pub(super) async fn is_gone(&self, path: &ObjectPath, uid: &str) -> bool {
-        let found = self.metadata_within(path, READ_BACK_TIMEOUT).await;
+        let found = self.metadata_after_write(path).await;
         found.is_ok_and(|found| is_deleted(found.as_ref(), uid))
     }
 

@@ -82,6 +82,43 @@ async fn install_and_leave(world: &World, namespace: &'static str) -> Arc<Notify
 }
 
 #[tokio::test]
+async fn a_request_whose_client_leaves_is_in_the_access_log_and_counted() {
+    let world = world().await;
+    let list = of_person(&Method::GET, "/api/v1/namespaces");
+    let release = Arc::new(Notify::new());
+    let held = world.proxy().unwrap().add(Rule::new(held_until(&release)).when(list));
+    let client = Client::new(&world);
+    let running = tokio::spawn(async move { client.get("/namespaces", REG).await });
+    until_held(&held).await;
+    running.abort();
+    let _ = running.await;
+    let broker = world.broker();
+    probe::until("the line of the request", TIMEOUT, || async {
+        let log = broker.log()?;
+        let is_it = |line: &&str| line.contains("/namespaces") && line.contains("status=0");
+        let lines: Vec<&str> = log.lines().filter(is_it).collect();
+        Ok(match lines[..] {
+            [line] => {
+                assert!(line.contains("upstream_calls="), "{line}");
+                Probe::Ready(())
+            }
+            _ => Probe::NotYet(format!("{lines:?}")),
+        })
+    })
+    .await
+    .unwrap();
+    for (series, labels) in [
+        ("requests_total", r#"method="GET",area="models",status="0""#),
+        ("model_services_calls_total", r#"call="namespaces",outcome="cancelled""#),
+    ] {
+        let series = format!("tenant_broker_{series}{{{labels}}}");
+        let counted = broker.metric(&series).await.unwrap();
+        assert!((counted - 1.0).abs() < f64::EPSILON, "{series}: {counted}");
+    }
+    release.notify_one();
+}
+
+#[tokio::test]
 async fn a_lost_answer_is_replaced_by_a_look_at_the_object() {
     let world = world().await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
