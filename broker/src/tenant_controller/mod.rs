@@ -51,7 +51,7 @@ use self::{
     namespaces::{divide_quotas::UnfinishedDivisions, recorded_deletions::RecordedDeletions},
     objects::{drift::DriftLog, foreign_bindings::ForeignBindings},
     queue::{Queue, creations::Creations},
-    reconcile::{members::UnnamedMembers, runs::Runs},
+    reconcile::{members::UnnamedMembers, revocation_progress::RevocationProgress, runs::Runs},
 };
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
@@ -132,6 +132,7 @@ pub struct TenantController {
     unfinished_divisions: UnfinishedDivisions,
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
+    revocations: RevocationProgress,
     drift: DriftLog,
     recorded_deletions: RecordedDeletions,
     /// All tenants have to be reconciled, because events may have been missed.
@@ -159,6 +160,7 @@ impl TenantController {
             unfinished_divisions: UnfinishedDivisions::default(),
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
+            revocations: RevocationProgress::default(),
             drift: DriftLog::default(),
             recorded_deletions: RecordedDeletions::default(),
             resync: Notify::new(),

@@ -147,9 +147,7 @@ impl Workspaces {
             && !lock_active_tenant(&mut tx, workspace.tenant_id).await?
         {
             drop(tx);
-            let (home, account) = (workspace.namespace(), workspace.service_account());
-            let uid = Some(made.service_account.as_str());
-            self.cluster_of(workspace)?.delete_service_account(home, account, uid).await?;
+            self.undo_account(workspace, &made.service_account).await?;
             return Err(WorkspaceError::TenantNotActive(tenant));
         }
         let since = Some(workspace.status_changed_at);

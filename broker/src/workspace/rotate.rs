@@ -102,6 +102,23 @@ impl Workspaces {
         self.authorize(permit.caller(), workspace.id).await
     }
 
+    /// Deletes an account of a member that was made while the tenant was suspended. Since then another
+    /// call may have recorded it for a resumed tenant: then a rotation makes another one.
+    ///
+    /// # Errors
+    /// The cluster or the database failed.
+    pub(super) async fn undo_account(
+        &self,
+        workspace: &WorkspaceRow,
+        uid: &str,
+    ) -> Result<(), WorkspaceError> {
+        let (home, account) = (workspace.namespace(), workspace.service_account());
+        self.cluster_of(workspace)?.delete_service_account(home, account, Some(uid)).await?;
+        let mut tx = self.db.begin().await?;
+        store::retire_service_account(&mut tx, &self.clock, workspace.id, uid).await?;
+        Ok(tx.commit().await?)
+    }
+
     async fn finish_rotation(
         &self,
         workspace: &WorkspaceRow,
@@ -114,8 +131,7 @@ impl Workspaces {
             && !lock_active_tenant(&mut tx, workspace.tenant_id).await?
         {
             drop(tx);
-            let (home, account) = (workspace.namespace(), workspace.service_account());
-            self.cluster_of(workspace)?.delete_service_account(home, account, Some(uid)).await?;
+            self.undo_account(workspace, uid).await?;
             return Err(WorkspaceError::TenantNotActive(tenant));
         }
         if store::replace_service_account(&mut tx, workspace.id, retired, uid).await? {

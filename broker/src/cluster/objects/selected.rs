@@ -1,7 +1,10 @@
 //! Reads of the objects of one tenant: lists by its label, and RoleBindings by name.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::RoleBinding,
+};
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
@@ -11,7 +14,7 @@ use super::{
 };
 use crate::cluster::{
     Cluster, ClusterError,
-    pages::{Pages, Representation},
+    pages::{Metadata, Pages, Representation},
 };
 
 /// RoleBindings that are read concurrently by name.
@@ -85,6 +88,23 @@ impl Cluster {
         let pages = Pages::from_protobuf::<Namespace, NamespaceMessage>(self.client(), selected);
         let listed = list_within(pages, usize::MAX, |namespace| Some(map(namespace))).await?;
         Ok(listed.unwrap_or_default())
+    }
+
+    /// Names and uids of the ServiceAccounts with this value of a label in a namespace.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn service_accounts_in(
+        &self,
+        namespace: &str,
+        (label, value): (&str, &str),
+    ) -> Result<Vec<(String, String)>, ClusterError> {
+        let selected = ListParams::default().labels(&format!("{label}={value}"));
+        let pages = Pages::new::<ServiceAccount>(self.client(), Representation::Metadata, selected)
+            .in_namespace::<ServiceAccount>(namespace);
+        let listed = list_within(pages, usize::MAX, |it: Metadata| Some(it)).await?;
+        let identity = |it: Metadata| Some((it.metadata.name?, it.metadata.uid?));
+        Ok(listed.unwrap_or_default().into_iter().filter_map(identity).collect())
     }
 
     /// The RoleBindings that exist among these, by namespace and name.

@@ -47,7 +47,9 @@ pub(super) struct TenantObject {
 impl TenantObject {
     /// Whether the controller has carried out what the object says, as far as its status says.
     pub(super) fn is_carried_out(&self) -> bool {
-        let failed = |it: &TenantCondition| it.kind == ConditionType::ApplyFailed.as_str();
+        // Of an object whose name is taken nothing is carried out.
+        let failures = [ConditionType::ApplyFailed, ConditionType::NameTaken];
+        let failed = |it: &TenantCondition| failures.iter().any(|kind| it.kind == kind.as_str());
         let of_object = self.tenant.as_ref();
         of_object.is_some_and(|it| it.is_observed && !it.conditions.iter().any(failed))
     }

@@ -99,7 +99,8 @@ impl TenantController {
                 namespaces.over_quota.push(name);
                 continue;
             }
-            if claims == MAX_CLAIMS {
+            // The run would delete the bindings of those that wait for the next one.
+            if claims >= MAX_CLAIMS && !bound.contains(&name) {
                 namespaces.defer_claim(name, is_recorded);
                 continue;
             }

@@ -19,7 +19,7 @@ use crate::{
 type Key = (&'static str, String, String);
 
 /// RoleBindings that others gave the label of a tenant, before their list is given up.
-const MAX_OTHERS: usize = 200;
+pub(in crate::tenant_controller) const MAX_OTHERS: usize = 200;
 
 /// All objects with the label of a tenant.
 #[derive(Debug, Default)]

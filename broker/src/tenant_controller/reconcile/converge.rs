@@ -218,7 +218,8 @@ impl TenantController {
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         if outcome.namespaces.waits_for_tenants {
             outcome.again(UNKNOWN_INTERVAL);
-        } else if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
+        }
+        if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
             outcome.again(Duration::ZERO);
         }
         let members = self.members(row).await?;

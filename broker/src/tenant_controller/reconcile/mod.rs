@@ -8,6 +8,10 @@ mod keep_suspended;
 mod lease;
 pub(super) mod members;
 mod report;
+mod resume;
+pub(super) mod revocation_progress;
+mod revoke;
+mod revoke_all;
 pub(super) mod runs;
 mod suspend;
 

@@ -1,6 +1,8 @@
 //! Tokens of all members of a tenant, for its suspension and resumption. The statuses of the
 //! memberships stay as they are, so a resumption resumes no member whom an administrator suspended.
 
+use std::collections::BTreeSet;
+
 use futures_util::{StreamExt as _, stream};
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
@@ -35,6 +37,15 @@ impl Workspaces {
         let (deleted, closed) = tokio::join!(deleted, notification.acknowledged());
         deleted.into_iter().collect::<Result<(), _>>()?;
         Ok(closed?)
+    }
+
+    /// Names of the ServiceAccounts of all members of a tenant, also of those that do not exist now.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn accounts_of_members(&self, tenant: Uuid) -> sqlx::Result<BTreeSet<String>> {
+        let members = membership::rows_of(&self.db, tenant).await?;
+        Ok(members.iter().map(|member| member.service_account().to_owned()).collect())
     }
 
     /// Schedules new ServiceAccounts for the members of a resumed tenant. Call it after the home

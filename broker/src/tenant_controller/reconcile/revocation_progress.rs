@@ -1,0 +1,141 @@
+//! What this process has done of suspensions that are not complete.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+
+use crate::tenant::{NamespaceRow, TenantRow, TenantStatus};
+
+/// How long the progress of a suspension is kept after its last attempt. Another replica may have ended
+/// it.
+const TTL: Duration = Duration::from_hours(1);
+
+/// A namespace by name, with its row if there is one.
+pub(super) type NamespaceToRevoke<'a> = (&'a str, Option<&'a NamespaceRow>);
+
+/// The progress of each suspension, so that a tenant with many namespaces is suspended by several
+/// attempts, of which none repeats what an earlier one has done. A namespace that is done has the label,
+/// which lets nobody make a RoleBinding.
+#[derive(Debug, Default)]
+pub(in crate::tenant_controller) struct RevocationProgress(Mutex<BTreeMap<Uuid, Progress>>);
+
+#[derive(Debug)]
+struct Progress {
+    /// When the suspension was decided, in milliseconds since the epoch.
+    decided_at: i64,
+    used_at: Instant,
+    done: BTreeSet<String>,
+    /// Number of attempts on namespaces that are not done.
+    attempts: BTreeMap<String, u32>,
+}
+
+impl RevocationProgress {
+    /// The namespaces that are not done, those with the fewest attempts first. All of a tenant whose
+    /// suspension is complete.
+    pub(super) fn open<'a>(
+        &self,
+        row: &TenantRow,
+        mut namespaces: Vec<NamespaceToRevoke<'a>>,
+    ) -> Vec<NamespaceToRevoke<'a>> {
+        self.with(row, |progress| {
+            namespaces.retain(|(name, _)| !progress.done.contains(*name));
+            let attempts = |name: &str| progress.attempts.get(name).copied().unwrap_or_default();
+            namespaces.sort_by_key(|(name, _)| attempts(name));
+        });
+        namespaces
+    }
+
+    /// An attempt on a namespace begins.
+    pub(super) fn begin(&self, row: &TenantRow, namespace: &str) {
+        self.with(row, |progress| {
+            *progress.attempts.entry(namespace.to_owned()).or_default() += 1;
+        });
+    }
+
+    /// An attempt on a namespace has ended.
+    pub(super) fn ended(&self, row: &TenantRow, namespace: &str, is_done: bool) {
+        self.with(row, |progress| {
+            if is_done {
+                progress.attempts.remove(namespace);
+                progress.done.insert(namespace.to_owned());
+            }
+        });
+    }
+
+    /// The suspension of a tenant is complete.
+    pub(super) fn forget(&self, tenant: Uuid) {
+        self.lock().remove(&tenant);
+    }
+
+    /// Runs `change` on the progress of a tenant that is being suspended.
+    fn with(&self, row: &TenantRow, change: impl FnOnce(&mut Progress)) {
+        if row.status != TenantStatus::Suspending {
+            return;
+        }
+        let (now, decided_at) = (Instant::now(), row.status_changed_at);
+        let mut all = self.lock();
+        all.retain(|_, progress| now.duration_since(progress.used_at) < TTL);
+        let new = || Progress {
+            decided_at,
+            used_at: now,
+            done: BTreeSet::new(),
+            attempts: BTreeMap::new(),
+        };
+        let progress = all.entry(row.id).or_insert_with(new);
+        if progress.decided_at != decided_at {
+            *progress = new();
+        }
+        progress.used_at = now;
+        change(progress);
+    }
+
+    /// No code panics while it has the lock.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Uuid, Progress>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenant::ApiGroup;
+
+    fn row(status: TenantStatus, decided_at: i64) -> TenantRow {
+        TenantRow {
+            id: Uuid::from_u128(1),
+            name: "solar".parse().unwrap(),
+            group: ApiGroup::TenantBroker,
+            object_uid: "u-1".to_owned(),
+            status,
+            status_changed_at: decided_at,
+            created_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_later_attempt_goes_on_with_what_was_tried_least_often() {
+        let (progress, solar) = (RevocationProgress::default(), row(TenantStatus::Suspending, 7));
+        let names = ["solar-a", "solar-b", "solar-c"];
+        let open = |row: &TenantRow| {
+            let all = names.iter().map(|name| (*name, None)).collect();
+            progress.open(row, all).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(open(&solar), names);
+        progress.begin(&solar, "solar-a");
+        progress.ended(&solar, "solar-a", false);
+        assert_eq!(open(&solar), ["solar-b", "solar-c", "solar-a"]);
+        progress.begin(&solar, "solar-b");
+        progress.ended(&solar, "solar-b", true);
+        assert_eq!(open(&solar), ["solar-c", "solar-a"]);
+        // A suspended tenant is looked at as a whole, and so is one that is suspended again.
+        assert_eq!(open(&row(TenantStatus::Suspended, 7)), names);
+        assert_eq!(open(&row(TenantStatus::Suspending, 8)), names);
+        progress.ended(&solar, "solar-a", true);
+        progress.forget(solar.id);
+        assert_eq!(open(&solar), names);
+    }
+}
