@@ -1,14 +1,21 @@
 //! Tenants after the restore of a backup.
 
+use std::time::Duration;
+
+use http::Method;
 use integration::api::ApiError;
 use integration::engine::On;
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
-use tenant_shared::{Code, SuspendRequest};
+use tenant_shared::{Code, SUSPENDED_LABEL, SuspendRequest};
 
 use super::reconcile::{PRODUCTION, RECONCILE_TIMEOUT, until, until_status, world};
 use super::rest::{SOLAR, apply, until_active};
 use super::{TENANT_BROKER, until_served};
+
+/// How long runs of the controller wait for their list of namespaces.
+const HELD: Duration = Duration::from_secs(20);
 
 async fn has_no_binding(world: &World, namespace: &str) {
     until(world, &["rolebindings", "-n", namespace], |list| {
@@ -81,4 +88,57 @@ async fn a_tenant_that_was_suspended_after_the_backup_stays_suspended() {
     api.create_tenant_namespace(SOLAR, "solar-later").await.unwrap();
     let rows = operator.audit_logs("action=SuspendTenant").await.unwrap().items;
     assert_eq!(rows.len(), 1, "{rows:?}");
+}
+
+/// A namespace with a binding of the broker is the tenant's, although its row was lost, and the account
+/// of a member without a row would be taken over with its old tokens. Runs that could claim the
+/// namespace are held.
+#[tokio::test]
+async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.fault_proxy().setting("drift_seconds", 3600).start().await.unwrap();
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
+    until_served(&admin, TENANT_BROKER).await;
+    let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
+    let operator = world.administrator("operator").await.unwrap();
+    let owners = [(alice.email(), &["admin"][..]), (bob.email(), &["admin"][..])];
+    apply(&admin, SOLAR, 5, &owners).await;
+    let (owner, member) = (alice.api().await.unwrap(), bob.api().await.unwrap());
+    until_active(&owner, SOLAR).await;
+    owner.create_tenant_namespace(SOLAR, "solar-first").await.unwrap();
+    let folder = world.folder().join("backup");
+    let folder = folder.to_str().unwrap();
+    broker.run(&["backup", "--to", folder]).await.unwrap().success().unwrap();
+    member.create_tenant_namespace(SOLAR, PRODUCTION).await.unwrap();
+    let names = |kind: &'static str, namespace: &'static str| {
+        let admin = admin.clone();
+        async move {
+            let listed = admin.run(&["get", kind, "-n", namespace, "-o", "name"]).await.unwrap();
+            listed.success().unwrap().stdout
+        }
+    };
+    let accounts = || async {
+        let all = names("serviceaccounts", "tenant-solar").await;
+        all.lines().filter(|name| name.contains("/member-")).count()
+    };
+    assert_eq!(accounts().await, 2);
+
+    let lists = |seen: &RecordedRequest| {
+        seen.is(&Method::GET, "/namespaces")
+            && seen.query.contains("solar")
+            && !seen.query.contains("watch")
+    };
+    crate::backup::lose_database(&world, On::Sqlite).await;
+    broker.run(&["restore", "--from", folder]).await.unwrap().success().unwrap();
+    let held = world.proxy().unwrap().add(Rule::new(Fault::delay(HELD)).when(lists));
+    broker.start().await.unwrap();
+    let operator = operator.api().await.unwrap();
+    assert_ne!(names("rolebindings", PRODUCTION).await, "");
+    let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
+    assert_eq!(suspension.state, "Suspended", "{suspension:?}");
+    assert!(held.fired() > 0);
+    assert_eq!(names("rolebindings", PRODUCTION).await, "");
+    let namespace = crate::object(&world, &["namespace", PRODUCTION]).await.unwrap().unwrap();
+    assert_eq!(namespace["metadata"]["labels"][SUSPENDED_LABEL], "true");
+    assert_eq!(accounts().await, 0);
 }
