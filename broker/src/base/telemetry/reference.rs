@@ -41,7 +41,7 @@ const DESCRIBED_VALUES: [(&str, &str, &str); 8] = [
 ];
 
 /// Values of the label `status` of requests.
-const STATUS: &str = "HTTP status, or the class of one that IANA has not registered (`2xx`); 0 if the \
+const STATUS: &str = "HTTP status, the class of one that IANA has not registered (`2xx`), or 0 if the \
 client disconnected before the response";
 
 /// Values of the label `file`: they contain names of connectors and workloads.

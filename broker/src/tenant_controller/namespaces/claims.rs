@@ -101,6 +101,7 @@ impl TenantController {
             }
             // The run would delete the bindings of those that wait for the next one.
             if claims >= MAX_CLAIMS && !bound.contains(&name) {
+                namespaces.has_more_claims |= !is_recorded;
                 namespaces.defer_claim(name, is_recorded);
                 continue;
             }

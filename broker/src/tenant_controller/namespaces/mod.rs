@@ -75,6 +75,9 @@ pub(super) struct TenantNamespaces {
     pub(super) unchecked: Vec<String>,
     /// Whether claims wait until this process has read all Tenants.
     pub(super) waits_for_tenants: bool,
+    /// Whether the next run claims others, because one run claims
+    /// [`MAX_CLAIMS`](claims::MAX_CLAIMS) at most.
+    pub(super) has_more_claims: bool,
     /// Whether rows were changed, and the next run has others to change.
     pub(super) has_more_changes: bool,
 }

@@ -219,7 +219,7 @@ impl TenantController {
         if outcome.namespaces.waits_for_tenants {
             outcome.again(UNKNOWN_INTERVAL);
         }
-        if !outcome.namespaces.unclaimed.is_empty() || outcome.namespaces.has_more_changes {
+        if outcome.namespaces.has_more_claims || outcome.namespaces.has_more_changes {
             outcome.again(Duration::ZERO);
         }
         let members = self.members(row).await?;

@@ -28,12 +28,20 @@ struct Progress {
     /// When the suspension was decided, in milliseconds since the epoch.
     decided_at: i64,
     used_at: Instant,
+    has_begun: bool,
     done: BTreeSet<String>,
     /// Number of attempts on namespaces that are not done.
     attempts: BTreeMap<String, u32>,
 }
 
 impl RevocationProgress {
+    /// Whether this is the first attempt of this process.
+    pub(super) fn is_new(&self, row: &TenantRow) -> bool {
+        let mut is_new = false;
+        self.with(row, |progress| is_new = !std::mem::replace(&mut progress.has_begun, true));
+        is_new
+    }
+
     /// The namespaces that are not done, those with the fewest attempts first. All of a tenant whose
     /// suspension is complete.
     pub(super) fn open<'a>(
@@ -66,6 +74,13 @@ impl RevocationProgress {
         });
     }
 
+    /// A namespace had no label, so that somebody may have made RoleBindings in it.
+    pub(super) fn reopen(&self, row: &TenantRow, namespace: &str) {
+        self.with(row, |progress| {
+            progress.done.remove(namespace);
+        });
+    }
+
     /// The suspension of a tenant is complete.
     pub(super) fn forget(&self, tenant: Uuid) {
         self.lock().remove(&tenant);
@@ -82,6 +97,7 @@ impl RevocationProgress {
         let new = || Progress {
             decided_at,
             used_at: now,
+            has_begun: false,
             done: BTreeSet::new(),
             attempts: BTreeMap::new(),
         };
@@ -125,12 +141,16 @@ mod tests {
             progress.open(row, all).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(open(&solar), names);
+        assert!(progress.is_new(&solar) && !progress.is_new(&solar));
         progress.begin(&solar, "solar-a");
         progress.ended(&solar, "solar-a", false);
         assert_eq!(open(&solar), ["solar-b", "solar-c", "solar-a"]);
         progress.begin(&solar, "solar-b");
         progress.ended(&solar, "solar-b", true);
         assert_eq!(open(&solar), ["solar-c", "solar-a"]);
+        progress.reopen(&solar, "solar-b");
+        assert_eq!(open(&solar), ["solar-b", "solar-c", "solar-a"]);
+        progress.ended(&solar, "solar-b", true);
         // A suspended tenant is looked at as a whole, and so is one that is suspended again.
         assert_eq!(open(&row(TenantStatus::Suspended, 7)), names);
         assert_eq!(open(&row(TenantStatus::Suspending, 8)), names);

@@ -45,6 +45,8 @@ pub(super) enum SuspendedLabel {
 #[derive(Debug)]
 pub(super) struct NamespaceRevocation {
     pub(super) name: String,
+    /// Whether it has the label.
+    pub(super) is_labelled: bool,
     /// Whether there may be bindings.
     is_open: bool,
     /// Names of the broker's bindings that were not tried, because the Tenant does not give their roles.
@@ -70,6 +72,8 @@ impl TenantController {
             let _permit = permits.acquire().await;
             self.label(row, name, namespace).await
         };
+        let is_labelled =
+            matches!(labelled, Ok(SuspendedLabel::Written | SuspendedLabel::WasThere));
         let is_open = match labelled {
             Ok(SuspendedLabel::NotOurs) => false,
             Ok(SuspendedLabel::WasThere) if row.status == TenantStatus::Suspending => {
@@ -101,7 +105,7 @@ impl TenantController {
             let results: Vec<Option<String>> = requests.collect().await;
             failures.extend(results.into_iter().flatten());
         }
-        NamespaceRevocation { name: name.to_owned(), is_open, untried, failures }
+        NamespaceRevocation { name: name.to_owned(), is_labelled, is_open, untried, failures }
     }
 
     /// Whether a namespace has RoleBindings, by two lists: another API server that does not know the
@@ -182,7 +186,7 @@ impl TenantController {
         row: &TenantRow,
         begun: NamespaceRevocation,
     ) -> Vec<String> {
-        let NamespaceRevocation { name, is_open, untried, mut failures } = begun;
+        let NamespaceRevocation { name, is_open, untried, mut failures, .. } = begun;
         let namespace = name.as_str();
         if !is_open {
             return failures;

@@ -17,12 +17,12 @@ use tokio::sync::Semaphore;
 
 use super::{
     revocation_progress::NamespaceToRevoke,
-    revoke::{NamespaceRevocation, failure, is_first_attempt, is_of, with_rights},
+    revoke::{NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of, with_rights},
 };
 use crate::{
     base::error_chain,
     cluster::is_marked_suspended,
-    tenant::{NamespaceRow, TenantRow, drop_unmanaged_metadata, home_name},
+    tenant::{TenantRow, drop_unmanaged_metadata, home_name},
     tenant_controller::{
         TenantController,
         objects::{
@@ -50,18 +50,21 @@ impl TenantController {
                 |(_, namespace)| namespace.is_some_and(|namespace| namespace.status.counts()),
             );
         let permits = Semaphore::new(MAX_IN_FLIGHT);
-        let is_first = is_first_attempt(row, self.clock.now_ms());
+        let is_first = is_first_attempt(row, self.clock.now_ms()) && self.revocations.is_new(row);
         let (labelled, mut failures) = if is_first {
-            let open = self.revocations.open(row, counted.clone());
-            (BTreeSet::new(), self.revoke_in_all(row, &open, &permits).await)
+            (BTreeSet::new(), self.revoke_in_all(row, &counted, &permits).await)
         } else {
             self.label_all(row, &counted, &permits).await
         };
-        let (unknown, failed) = self.delete_listed_bindings(row, &rows).await;
+        let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let (listed, failed) = self.delete_listed_bindings(row, &known).await?;
         failures.extend(failed);
-        let unknown: Vec<_> = unknown.iter().map(|name| (name.as_str(), None)).collect();
+        // An earlier attempt labelled some, and deleted their bindings.
+        let earlier = labelled.iter().filter(|name| !known.contains(name.as_str()));
+        let unknown: BTreeSet<&str> = listed.iter().chain(earlier).map(String::as_str).collect();
+        failures.extend(self.revoke_in_unknown(row, unknown, &permits).await);
         let counted = if is_first { Vec::new() } else { counted };
-        for namespaces in [counted, unknown, beyond] {
+        for namespaces in [counted, beyond] {
             failures.extend(self.revoke_in_each(row, namespaces, &labelled, &permits).await);
         }
         Ok(failures)
@@ -85,9 +88,9 @@ impl TenantController {
         let requests: Vec<_> = begun
             .into_iter()
             .map(|begun| async move {
-                let name = begun.name.clone();
+                let (name, is_labelled) = (begun.name.clone(), begun.is_labelled);
                 let failures = self.finish_in(row, begun).await;
-                self.revocations.ended(row, &name, failures.is_empty());
+                self.revocations.ended(row, &name, is_labelled && failures.is_empty());
                 failures
             })
             .collect();
@@ -97,20 +100,21 @@ impl TenantController {
     }
 
     /// A later attempt: writes the labels that are missing by a list, however many namespaces have theirs.
-    /// Returns the names of those that have it, and what failed.
+    /// Returns the names of those that have it, also of those without a row, and what failed.
     async fn label_all(
         &self,
         row: &TenantRow,
         namespaces: &[NamespaceToRevoke<'_>],
         permits: &Semaphore,
     ) -> (BTreeSet<String>, Vec<String>) {
-        let label = row.name.as_str();
+        let (label, home) = (row.name.as_str(), home_name(&row.name));
         let listed =
             self.cluster.namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata);
         // Without the list each namespace is read.
         let listed = listed.await.unwrap_or_default();
         let has_label = |live: &Namespace| {
-            is_marked_suspended(live) && is_of(live, &live.name_any(), &row.name)
+            let name = live.name_any();
+            is_marked_suspended(live) && is_of(live, &name, &row.name) && name != home
         };
         let labelled: BTreeSet<String> =
             listed.iter().filter(|live| has_label(live)).map(kube::ResourceExt::name_any).collect();
@@ -118,8 +122,12 @@ impl TenantController {
         let requests: FuturesUnordered<_> = missing
             .map(|(name, namespace)| async move {
                 let _permit = permits.acquire().await;
-                let error = self.label(row, name, *namespace).await.err()?;
-                failure(name, "label", &error)
+                match self.label(row, name, *namespace).await {
+                    Ok(SuspendedLabel::Written) => self.revocations.reopen(row, name),
+                    Ok(_) => {}
+                    Err(error) => return failure(name, "label", &error),
+                }
+                None
             })
             .collect();
         let failures: Vec<Option<String>> = requests.collect().await;
@@ -127,13 +135,16 @@ impl TenantController {
     }
 
     /// Deletes the broker's bindings that a list shows. A namespace that has one is the tenant's, also if
-    /// its row was lost, for example by a restore. Returns the names of those without a row, and what
-    /// failed.
+    /// its row was lost, for example by a restore, unless another tenant has a row of it. Returns the names
+    /// of those without a row, whose bindings are still there, and what failed.
+    ///
+    /// # Errors
+    /// The rows of other tenants could not be read.
     async fn delete_listed_bindings(
         &self,
         row: &TenantRow,
-        rows: &[NamespaceRow],
-    ) -> (BTreeSet<String>, Vec<String>) {
+        known: &BTreeSet<&str>,
+    ) -> sqlx::Result<(BTreeSet<String>, Vec<String>)> {
         let is_ours = |binding: &RoleBinding| is_binding_name(&row.name, &binding.name_any());
         let listed = self
             .cluster
@@ -143,25 +154,51 @@ impl TenantController {
             Ok(listed) => listed.unwrap_or_default(),
             Err(error) => {
                 let failed = format!("RoleBindings of the tenant: {}", error_chain(&error));
-                return (BTreeSet::new(), vec![failed]);
+                return Ok((BTreeSet::new(), vec![failed]));
             }
         };
         let keys: Vec<(String, String)> = listed
             .into_iter()
             .filter_map(|binding| Some((binding.metadata.namespace?, binding.metadata.name?)))
             .collect();
-        let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         let home = home_name(&row.name);
         let namespaces = keys.iter().map(|(namespace, _)| namespace);
         let unknown = namespaces.filter(|it| **it != home && !known.contains(it.as_str()));
-        let unknown = unknown.cloned().collect();
+        let unknown: Vec<String> = unknown.cloned().collect();
+        let held = self.tenants.held_by_others(row.id, &unknown).await?;
+        let unknown: BTreeSet<String> =
+            unknown.into_iter().filter(|name| !held.contains_key(name)).collect();
         let requests: Vec<_> = keys
             .iter()
+            .filter(|(namespace, _)| !unknown.contains(namespace))
             .map(|(namespace, name)| self.delete_broker_binding(namespace, name))
             .collect();
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        (unknown, results.into_iter().flatten().collect())
+        Ok((unknown, results.into_iter().flatten().collect()))
+    }
+
+    /// Revokes the rights in namespaces without a row. They have the label before their bindings are
+    /// deleted, because it or a binding of the broker alone says that they are the tenant's.
+    async fn revoke_in_unknown(
+        &self,
+        row: &TenantRow,
+        namespaces: BTreeSet<&str>,
+        permits: &Semaphore,
+    ) -> Vec<String> {
+        let requests: Vec<_> = namespaces
+            .into_iter()
+            .map(|name| async move {
+                if let Err(error) = self.label(row, name, None).await {
+                    return failure(name, "label", &error).into_iter().collect();
+                }
+                let begun = self.begin_in(row, (name, None), false, permits).await;
+                self.finish_in(row, begun).await
+            })
+            .collect();
+        let results: Vec<Vec<String>> =
+            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
+        results.into_iter().flatten().collect()
     }
 
     /// Revokes the rights in one namespace after the other, some at once, so that each attempt ends what
@@ -182,8 +219,9 @@ impl TenantController {
                 let is_labelled = labelled.contains(name);
                 self.revocations.begin(row, name);
                 let begun = self.begin_in(row, namespace, is_labelled, permits).await;
+                let is_labelled = begun.is_labelled;
                 let failures = self.finish_in(row, begun).await;
-                self.revocations.ended(row, name, failures.is_empty());
+                self.revocations.ended(row, name, is_labelled && failures.is_empty());
                 failures
             })
             .collect();

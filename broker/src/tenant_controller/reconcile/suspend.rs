@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::{
     base::error_chain,
+    cluster::ClusterError,
     tenant::{TenantName, TenantRow, TenantStatus, home_name},
     tenant_controller::{
         TenantController, error::ReconcileError, objects::withdraw::MAX_IN_FLIGHT, queue::Run,
@@ -187,10 +189,12 @@ impl TenantController {
         let unknown = accounts
             .iter()
             .filter(|(name, _)| name.starts_with(MEMBER_PREFIX) && !members.contains(name));
-        for (name, uid) in unknown {
-            self.cluster.delete_service_account(&home, name, Some(uid)).await?;
-        }
-        Ok(())
+        let requests: Vec<_> = unknown
+            .map(|(name, uid)| self.cluster.delete_service_account(&home, name, Some(uid)))
+            .collect();
+        let results: Vec<Result<(), ClusterError>> =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        Ok(results.into_iter().collect::<Result<(), _>>()?)
     }
 }
 

@@ -380,11 +380,6 @@ async fn the_right_on_secrets_covers_empty_ones_only() {
         good("default"),
         changed(&|it| it["data"] = json!({"a": "Yg=="})),
         changed(&|it| it["stringData"] = json!({"a": "b"})),
-        changed(&|it| {
-            it["type"] = "kubernetes.io/service-account-token".into();
-            it["metadata"]["annotations"] =
-                json!({"kubernetes.io/service-account.name": "sa-tenant-admin"});
-        }),
         changed(&|it| it["type"] = "bootstrap.kubernetes.io/token".into()),
         changed(&|it| it["metadata"]["name"] = "own2".into()),
         changed(&|it| it["metadata"]["labels"] = json!({})),
@@ -399,6 +394,13 @@ async fn the_right_on_secrets_covers_empty_ones_only() {
     for secret in attempts {
         is_refused(&broker, &create, &secret, SECRETS).await;
     }
+    let token = changed(&|it| {
+        it["type"] = "kubernetes.io/service-account-token".into();
+        it["metadata"]["annotations"] =
+            json!({"kubernetes.io/service-account.name": "sa-tenant-admin"});
+    });
+    // Two policies refuse it, for the broker and for everybody; the API server names either.
+    is_refused(&broker, &create, &token, "-secrets' with binding").await;
     // The same request without the forbidden field is allowed, so that field was refused.
     broker.run_with_input(create, good(&namespace).to_string()).await.unwrap().success().unwrap();
     let path = delete(&namespace, "tenant-credential-x");

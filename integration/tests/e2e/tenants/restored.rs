@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use integration::api::ApiError;
+use integration::api::{Api, ApiError};
 use integration::engine::On;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
@@ -16,6 +16,18 @@ use super::{TENANT_BROKER, until_served};
 
 /// How long runs of the controller wait for their list of namespaces.
 const HELD: Duration = Duration::from_secs(20);
+
+/// Resumes the tenant once that is allowed.
+async fn resume(operator: &Api) {
+    probe::until("the resumption", RECONCILE_TIMEOUT, || async {
+        Ok(match operator.resume_tenant(SOLAR, &SuspendRequest::default()).await {
+            Ok(answer) if answer.state == "Active" => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+}
 
 async fn has_no_binding(world: &World, namespace: &str) {
     until(world, &["rolebindings", "-n", namespace], |list| {
@@ -77,14 +89,7 @@ async fn a_tenant_that_was_suspended_after_the_backup_stays_suspended() {
     let later = crate::object(&world, &["namespace", "solar-later"]).await.unwrap();
     assert_eq!(later, None);
 
-    probe::until("the resumption", RECONCILE_TIMEOUT, || async {
-        Ok(match operator.resume_tenant(SOLAR, &SuspendRequest::default()).await {
-            Ok(answer) if answer.state == "Active" => Probe::Ready(()),
-            other => Probe::NotYet(format!("{other:?}")),
-        })
-    })
-    .await
-    .unwrap();
+    resume(&operator).await;
     api.create_tenant_namespace(SOLAR, "solar-later").await.unwrap();
     let rows = operator.audit_logs("action=SuspendTenant").await.unwrap().items;
     assert_eq!(rows.len(), 1, "{rows:?}");
@@ -141,4 +146,15 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     let namespace = crate::object(&world, &["namespace", PRODUCTION]).await.unwrap().unwrap();
     assert_eq!(namespace["metadata"]["labels"][SUSPENDED_LABEL], "true");
     assert_eq!(accounts().await, 0);
+
+    world.proxy().unwrap().clear();
+    resume(&operator).await;
+    until(&world, &["namespace", PRODUCTION], |namespace| {
+        namespace["metadata"]["labels"].get(SUSPENDED_LABEL).is_none()
+    })
+    .await;
+    until(&world, &["rolebindings", "-n", PRODUCTION], |list| {
+        list["items"].as_array().is_some_and(|items| !items.is_empty())
+    })
+    .await;
 }
