@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-/// Ports of servers that tests start. They are below those that the system gives to outgoing
-/// connections (from 32768 on Linux, from 49152 on macOS), because such a connection could take the
-/// port of a server between its stop and its next start. Node ports of Kubernetes begin at 30000.
+/// Ports of servers that tests start. They are below the ephemeral ports of outgoing connections (from
+/// 32768 on Linux, from 49152 on macOS), because such a connection could take the port of a server
+/// between its stop and its next start. Node ports of Kubernetes begin at 30000.
 const PORTS: Range<u16> = 20_000..30_000;
 /// Number of ports that are tried before [`free`] fails.
 const MAX_ATTEMPTS: usize = 1_000;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_returned_once_and_never_an_outgoing_connections() {
+    fn a_port_is_returned_once_and_is_no_ephemeral_one() {
         let ports: Vec<u16> = (0..200).map(|_| free().unwrap()).collect();
         assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
         assert!(ports.iter().all(|port| PORTS.contains(port)));

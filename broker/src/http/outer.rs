@@ -21,7 +21,7 @@ use super::{
 use crate::{
     base::{
         clock::Clock,
-        request_context::{REQUEST, RequestContext, RequestInfo},
+        request_context::{Fields, REQUEST, RequestContext, RequestInfo},
         telemetry::Metrics,
     },
     identity::Origins,
@@ -101,13 +101,7 @@ impl OuterStack {
         if authenticated && is_api(&info.path) {
             set_versions(response.headers_mut());
         }
-        let status = response.status().as_u16();
-        let seconds = info.started_at.elapsed().as_secs_f64();
-        self.metrics.request(&info.method, &info.path, status, seconds);
-        if let Some(fields) = fields {
-            let details = Details::Handled(&fields);
-            AccessLogLine { message: "request", request: &info, status, details }.write();
-        }
+        record_request(&self.metrics, &info, response.status().as_u16(), fields.as_ref());
         response
     }
 
@@ -152,15 +146,19 @@ impl Drop for UnansweredRequest<'_> {
         let Some(metrics) = self.metrics else { return };
         // tokio drops a future within its task-local values.
         let _ = REQUEST.try_with(|context| {
-            let info = &context.info;
-            let seconds = info.started_at.elapsed().as_secs_f64();
-            metrics.request(&info.method, &info.path, NO_RESPONSE, seconds);
-            if let Some(fields) = context.drain_fields() {
-                let details = Details::Handled(&fields);
-                AccessLogLine { message: "request", request: info, status: NO_RESPONSE, details }
-                    .write();
-            }
+            let fields = context.drain_fields();
+            record_request(metrics, &context.info, NO_RESPONSE, fields.as_ref());
         });
+    }
+}
+
+/// Counts a request, and writes its access-log line unless the handler does so, that is, without fields.
+fn record_request(metrics: &Metrics, info: &RequestInfo, status: u16, fields: Option<&Fields>) {
+    let seconds = info.started_at.elapsed().as_secs_f64();
+    metrics.request(&info.method, &info.path, status, seconds);
+    if let Some(fields) = fields {
+        let details = Details::Handled(fields);
+        AccessLogLine { message: "request", request: info, status, details }.write();
     }
 }
 

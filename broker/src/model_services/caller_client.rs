@@ -212,7 +212,7 @@ impl CallerClient {
     ///
     /// # Errors
     /// That takes longer than the call may.
-    async fn within_byte_rate(&self, call: &Call) -> Result<(), Failure> {
+    async fn wait_for_byte_rate(&self, call: &Call) -> Result<(), Failure> {
         if call.is_write || call.limit == CallLimit::Own {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl CallerClient {
     pub(super) async fn send(&self, call: Call) -> Result<CallResponse, Failure> {
         record_upstream_call();
         let kind = call.kind;
-        let result = match self.within_byte_rate(&call).await {
+        let result = match self.wait_for_byte_rate(&call).await {
             Ok(()) => self.send_in_time(call).await,
             Err(failure) => Err(failure),
         };

@@ -35,11 +35,11 @@ struct Progress {
 }
 
 impl RevocationProgress {
-    /// Whether this is the first attempt of this process.
-    pub(super) fn is_new(&self, row: &TenantRow) -> bool {
-        let mut is_new = false;
-        self.with(row, |progress| is_new = !std::mem::replace(&mut progress.has_begun, true));
-        is_new
+    /// Starts an attempt at a suspension; returns whether it is the first one of this process.
+    pub(super) fn start_attempt(&self, row: &TenantRow) -> bool {
+        let mut is_first = false;
+        self.with(row, |progress| is_first = !std::mem::replace(&mut progress.has_begun, true));
+        is_first
     }
 
     /// The namespaces that are not done, those with the fewest attempts first. All of a tenant whose
@@ -57,31 +57,29 @@ impl RevocationProgress {
         namespaces
     }
 
-    /// An attempt on a namespace begins.
-    pub(super) fn begin(&self, row: &TenantRow, namespace: &str) {
+    /// Counts an attempt on a namespace, which begins now.
+    pub(super) fn count_attempt(&self, row: &TenantRow, namespace: &str) {
         self.with(row, |progress| {
             *progress.attempts.entry(namespace.to_owned()).or_default() += 1;
         });
     }
 
-    /// An attempt on a namespace has ended.
-    pub(super) fn ended(&self, row: &TenantRow, namespace: &str, is_done: bool) {
+    /// Records that a namespace is done.
+    pub(super) fn complete(&self, row: &TenantRow, namespace: &str) {
         self.with(row, |progress| {
-            if is_done {
-                progress.attempts.remove(namespace);
-                progress.done.insert(namespace.to_owned());
-            }
+            progress.attempts.remove(namespace);
+            progress.done.insert(namespace.to_owned());
         });
     }
 
-    /// A namespace had no label, so that somebody may have made RoleBindings in it.
+    /// Records that a namespace is not done: it had no label, so somebody may have made RoleBindings.
     pub(super) fn reopen(&self, row: &TenantRow, namespace: &str) {
         self.with(row, |progress| {
             progress.done.remove(namespace);
         });
     }
 
-    /// The suspension of a tenant is complete.
+    /// Drops the progress of a suspension, because it is complete.
     pub(super) fn forget(&self, tenant: Uuid) {
         self.lock().remove(&tenant);
     }
@@ -141,20 +139,19 @@ mod tests {
             progress.open(row, all).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(open(&solar), names);
-        assert!(progress.is_new(&solar) && !progress.is_new(&solar));
-        progress.begin(&solar, "solar-a");
-        progress.ended(&solar, "solar-a", false);
+        assert!(progress.start_attempt(&solar) && !progress.start_attempt(&solar));
+        progress.count_attempt(&solar, "solar-a");
         assert_eq!(open(&solar), ["solar-b", "solar-c", "solar-a"]);
-        progress.begin(&solar, "solar-b");
-        progress.ended(&solar, "solar-b", true);
+        progress.count_attempt(&solar, "solar-b");
+        progress.complete(&solar, "solar-b");
         assert_eq!(open(&solar), ["solar-c", "solar-a"]);
         progress.reopen(&solar, "solar-b");
         assert_eq!(open(&solar), ["solar-b", "solar-c", "solar-a"]);
-        progress.ended(&solar, "solar-b", true);
+        progress.complete(&solar, "solar-b");
         // A suspended tenant is looked at as a whole, and so is one that is suspended again.
         assert_eq!(open(&row(TenantStatus::Suspended, 7)), names);
         assert_eq!(open(&row(TenantStatus::Suspending, 8)), names);
-        progress.ended(&solar, "solar-a", true);
+        progress.complete(&solar, "solar-a");
         progress.forget(solar.id);
         assert_eq!(open(&solar), names);
     }

@@ -178,9 +178,9 @@ impl TenantController {
         roles.into_iter().map(|role| role_binding_name(tenant, role)).collect()
     }
 
-    /// Ends the revocation in a namespace: deletes all bindings, whoever made them: those of the broker that were not tried,
-    /// and those of a list, which others can make long. Of a suspended tenant first looks whether there
-    /// are any. Returns what failed, for people.
+    /// Deletes all other bindings of a namespace, whoever made them: those of the broker that were not
+    /// tried, and those of a list, which others can make long. Of a suspended tenant first looks whether
+    /// there are any. Returns what failed in the namespace, for people.
     pub(super) async fn finish_in(
         &self,
         row: &TenantRow,

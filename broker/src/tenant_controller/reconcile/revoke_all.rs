@@ -50,7 +50,8 @@ impl TenantController {
                 |(_, namespace)| namespace.is_some_and(|namespace| namespace.status.counts()),
             );
         let permits = Semaphore::new(MAX_IN_FLIGHT);
-        let is_first = is_first_attempt(row, self.clock.now_ms()) && self.revocations.is_new(row);
+        let is_new = self.revocations.start_attempt(row);
+        let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
         let (labelled, mut failures) = if is_first {
             (BTreeSet::new(), self.revoke_in_all(row, &counted, &permits).await)
         } else {
@@ -85,18 +86,7 @@ impl TenantController {
             .map(|namespace| self.begin_in(row, *namespace, false, permits))
             .collect();
         let begun: Vec<NamespaceRevocation> = requests.collect().await;
-        let requests: Vec<_> = begun
-            .into_iter()
-            .map(|begun| async move {
-                let (name, is_labelled) = (begun.name.clone(), begun.is_labelled);
-                let failures = self.finish_in(row, begun).await;
-                self.revocations.ended(row, &name, is_labelled && failures.is_empty());
-                failures
-            })
-            .collect();
-        let results: Vec<Vec<String>> =
-            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
-        results.into_iter().flatten().collect()
+        collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun))).await
     }
 
     /// A later attempt: writes the labels that are missing by a list, however many namespaces have theirs.
@@ -186,19 +176,16 @@ impl TenantController {
         namespaces: BTreeSet<&str>,
         permits: &Semaphore,
     ) -> Vec<String> {
-        let requests: Vec<_> = namespaces
-            .into_iter()
-            .map(|name| async move {
-                if let Err(error) = self.label(row, name, None).await {
-                    return failure(name, "label", &error).into_iter().collect();
-                }
-                let begun = self.begin_in(row, (name, None), false, permits).await;
-                self.finish_in(row, begun).await
-            })
-            .collect();
-        let results: Vec<Vec<String>> =
-            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
-        results.into_iter().flatten().collect()
+        let requests = namespaces.into_iter().map(|name| async move {
+            match self.label(row, name, None).await {
+                Ok(SuspendedLabel::NotOurs) => return Vec::new(),
+                Ok(SuspendedLabel::Written | SuspendedLabel::WasThere) => {}
+                Err(error) => return failure(name, "label", &error).into_iter().collect(),
+            }
+            let begun = self.begin_in(row, (name, None), true, permits).await;
+            self.finish_in(row, begun).await
+        });
+        collect_failures(requests).await
     }
 
     /// Revokes the rights in one namespace after the other, some at once, so that each attempt ends what
@@ -210,23 +197,35 @@ impl TenantController {
         labelled: &BTreeSet<String>,
         permits: &Semaphore,
     ) -> Vec<String> {
-        let requests: Vec<_> = self
-            .revocations
-            .open(row, namespaces)
-            .into_iter()
-            .map(|namespace| async move {
-                let name = namespace.0;
-                let is_labelled = labelled.contains(name);
-                self.revocations.begin(row, name);
-                let begun = self.begin_in(row, namespace, is_labelled, permits).await;
-                let is_labelled = begun.is_labelled;
-                let failures = self.finish_in(row, begun).await;
-                self.revocations.ended(row, name, is_labelled && failures.is_empty());
-                failures
-            })
-            .collect();
-        let results: Vec<Vec<String>> =
-            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
-        results.into_iter().flatten().collect()
+        let open = self.revocations.open(row, namespaces);
+        let requests = open.into_iter().map(|namespace| async move {
+            let is_labelled = labelled.contains(namespace.0);
+            self.revocations.count_attempt(row, namespace.0);
+            let begun = self.begin_in(row, namespace, is_labelled, permits).await;
+            self.complete_in(row, begun).await
+        });
+        collect_failures(requests).await
     }
+
+    /// Like [`Self::finish_in`]; records that the namespace is done if it has the label and nothing
+    /// failed.
+    async fn complete_in(&self, row: &TenantRow, begun: NamespaceRevocation) -> Vec<String> {
+        let (name, is_labelled) = (begun.name.clone(), begun.is_labelled);
+        let failures = self.finish_in(row, begun).await;
+        if is_labelled && failures.is_empty() {
+            self.revocations.complete(row, &name);
+        }
+        failures
+    }
+}
+
+/// Runs the revocations in namespaces, [`MAX_WAITING`] at once. Returns what failed.
+async fn collect_failures<F>(requests: impl Iterator<Item = F>) -> Vec<String>
+where
+    F: Future<Output = Vec<String>>,
+{
+    let requests: Vec<F> = requests.collect();
+    let results: Vec<Vec<String>> =
+        stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
+    results.into_iter().flatten().collect()
 }

@@ -11,12 +11,12 @@ pub(in crate::cluster) struct NamespaceMessage {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMetaMessage>,
     #[prost(message, optional, tag = "3")]
-    status: Option<StatusMessage>,
+    status: Option<NamespaceStatusMessage>,
 }
 
 /// The fields of a `v1.NamespaceStatus` that are read.
 #[derive(Message)]
-struct StatusMessage {
+struct NamespaceStatusMessage {
     #[prost(bytes = "vec", tag = "1")]
     phase: Vec<u8>,
 }
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn metadata_and_phase_are_read() {
         let metadata = ObjectMetaMessage { name: b"solar-a".to_vec(), ..Default::default() };
-        let status = StatusMessage { phase: b"Terminating".to_vec() };
+        let status = NamespaceStatusMessage { phase: b"Terminating".to_vec() };
         let message = NamespaceMessage { metadata: Some(metadata), status: Some(status) };
         let message = NamespaceMessage::decode(&*message.encode_to_vec()).unwrap();
         let expected = json!({"apiVersion": "v1", "kind": "Namespace",
