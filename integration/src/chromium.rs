@@ -194,13 +194,20 @@ impl Chromium {
     }
 
     /// Saves a screenshot of the page as `<target folder>/screenshots/<name>.png`, for people to
-    /// look at, and prints its path.
+    /// look at, and returns its path.
     ///
     /// # Errors
-    /// It cannot be made or written.
+    /// It cannot be made within a minute, or written.
     pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
-        let whole = json!({ "format": "png", "captureBeyondViewport": true });
-        let picture = self.call("Page.captureScreenshot", whole).await?;
+        let capture = || async {
+            let whole = json!({ "format": "png", "captureBeyondViewport": true });
+            // Until its first layout a page has no size, and the browser refuses to capture it.
+            Ok(match self.call("Page.captureScreenshot", whole).await {
+                Ok(picture) => Probe::Ready(picture),
+                Err(error) => Probe::NotYet(error.to_string()),
+            })
+        };
+        let picture = probe::until("a screenshot", PAGE_TIMEOUT, capture).await?;
         let picture = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
         let program = std::env::current_exe()?;
         // cargo keeps its fingerprints in the profile's folder, for example `target/debug`.
