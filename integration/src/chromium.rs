@@ -38,9 +38,12 @@ pub async fn foreign_page() -> Result<String> {
     let origin = format!("http://{}", listener.local_addr()?);
     tokio::spawn(async move {
         while let Ok((mut connection, _)) = listener.accept().await {
-            // Every request gets the same page; a client that disconnects is ignored.
-            let _ = connection.read(&mut vec![0; 4096]).await;
-            let _ = connection.write_all(BLANK).await;
+            // Browsers open connections ahead, so one without a request delays no other.
+            tokio::spawn(async move {
+                // Every request gets the same page; a client that disconnects is ignored.
+                let _ = connection.read(&mut vec![0; 4096]).await;
+                let _ = connection.write_all(BLANK).await;
+            });
         }
     });
     Ok(origin)

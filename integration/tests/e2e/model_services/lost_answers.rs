@@ -242,7 +242,12 @@ async fn a_broker_that_stops_begins_no_change() {
     let running = tokio::spawn(async move { client.install(namespace, REG, &["good"]).await });
     until_held(&held).await;
     let release_later = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        probe::until("the broker to stop", TIMEOUT, || async {
+            let is_stopping = world.broker().log()?.contains("stopping: waiting for requests");
+            Ok(if is_stopping { Probe::Ready(()) } else { Probe::NotYet("it runs".to_owned()) })
+        })
+        .await
+        .unwrap();
         release.notify_one();
     };
     let (stopped, ()) = tokio::join!(world.broker().stop(), release_later);

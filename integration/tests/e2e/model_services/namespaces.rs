@@ -1,5 +1,6 @@
 //! The namespaces that a caller may see, by each way.
 
+use futures_util::future::join_all;
 use http::Method;
 use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
@@ -246,11 +247,9 @@ async fn the_namespaces_of_a_member_count_as_one_request_of_the_limit() {
     let client = Client::new(&fixture.world);
     let found = client.get("/namespaces", session.expose_secret()).await;
     assert_eq!(names(found.data()), expected);
-    // A request counts, all the same.
-    let mut statuses = Vec::new();
-    for _ in 0..8 {
-        statuses.push(client.get("/namespaces", session.expose_secret()).await.status.as_u16());
-    }
-    assert_eq!(statuses[0], 200, "{statuses:?}");
-    assert!(statuses.contains(&429), "{statuses:?}");
+    // A request counts, all the same. At once, so that a busy machine sends more than one a second.
+    let requests = (0..20).map(|_| client.get("/namespaces", session.expose_secret()));
+    let statuses: Vec<u16> =
+        join_all(requests).await.iter().map(|answer| answer.status.as_u16()).collect();
+    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
 }

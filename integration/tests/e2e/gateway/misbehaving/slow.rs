@@ -1,7 +1,7 @@
 //! Clients that send as little as possible for as long as possible.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -114,6 +114,7 @@ async fn stalled_handshakes_delay_nobody() {
     let session = bob.sign_in().await.unwrap();
     let broker = world.broker().url().unwrap();
     let mut silent = Vec::new();
+    let opened_at = Instant::now();
     for number in 0..400 {
         let mut stream = TcpStream::connect(broker.authority()).await.unwrap();
         if number % 2 == 0 {
@@ -140,7 +141,11 @@ async fn stalled_handshakes_delay_nobody() {
             .try_read(&mut byte)
             .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     });
-    assert_eq!(open.count(), silent.len(), "it was their end that somebody waited for");
+    let open = open.count();
+    // The broker closes a stalled handshake after 10 s, and a busy machine may have taken as long.
+    if opened_at.elapsed() < Duration::from_secs(10) {
+        assert_eq!(open, silent.len(), "it was their end that somebody waited for");
+    }
     for mut stream in silent {
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, stream.read(&mut byte)).await;
         assert!(matches!(closed.expect("it is kept"), Ok(0) | Err(_)));
