@@ -519,8 +519,8 @@ async fn a_restore_revives_neither_tenants_nor_memberships_that_were_suspended(o
     let [solar, lunar, stellar, venus] =
         ["solar", "lunar", "stellar", "venus"].map(|name| observe(&tenants, name));
     let (solar, lunar, stellar, venus) = (solar.await, lunar.await, stellar.await, venus.await);
-    tenants.advance(lunar.id, Active, Resuming).await.unwrap();
-    tenants.advance(venus.id, Active, Suspended).await.unwrap();
+    tenants.advance(&lunar, Resuming).await.unwrap().unwrap();
+    tenants.advance(&venus, Suspended).await.unwrap().unwrap();
     let (_, suspended) = member(&broker.storage, &solar).await;
     let (_, left) = member(&broker.storage, &solar).await;
     let mut tx = db.begin().await.unwrap();
@@ -568,7 +568,7 @@ async fn a_restore_revives_neither_tenants_nor_memberships_that_were_suspended(o
             ("stellar", Active),
             ("solar", if is_repeated { Suspending } else { Active }),
             // It was made after the backup, and is not known before its object is observed.
-            ("terra", if is_repeated { Suspended } else { Active }),
+            ("terra", if is_repeated { Suspending } else { Active }),
         ] {
             assert_eq!(observe(&tenants, name).await.status, status, "{name}");
         }

@@ -49,6 +49,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("listen", "address of API, pages and gateway"),
     ("method", "HTTP method"),
     ("namespace", "namespace of the workspace or tenant"),
+    ("namespaces", "number of namespaces of a tenant without rows"),
     ("object", "name of the object"),
     ("offset_ms", "milliseconds that this machine's clock is ahead of the database's"),
     ("open_steps", "steps that are not done, separated by commas"),

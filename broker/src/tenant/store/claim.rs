@@ -1,10 +1,11 @@
 //! Claims of namespaces by tenants, counted exactly: a claim locks the row of its tenant, so two
 //! claims of one tenant never count at the same time.
 
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::{
-    NamespaceRow, NamespaceStatus, Tenants, lock_active_tenant,
+    MAX_BATCH, NamespaceRow, NamespaceStatus, Tenants, lock_active_tenant,
     namespace_row::{StoredNamespace, select_namespace},
 };
 use crate::{audit, base::db::Tx, on_engine, tenant::limits::MAX_NAMESPACES};
@@ -47,6 +48,14 @@ INSERT INTO tenant_namespaces (name, tenant_id, status, made_by, created_at, cha
 VALUES ($1, $2, $3, $4, $5, $5) \
 ON CONFLICT (name) DO UPDATE SET \
   tenant_id = $2, status = $3, made_by = $4, created_at = $5, change_at = $5 \
+WHERE tenant_namespaces.status = 'gone'";
+
+const RECOVER: &str =
+    "INSERT INTO tenant_namespaces (name, tenant_id, status, created_at, change_at) ";
+
+const REPLACE_GONE: &str = "\
+ ON CONFLICT (name) DO UPDATE SET tenant_id = excluded.tenant_id, status = excluded.status, \
+  made_by = NULL, created_at = excluded.created_at, change_at = excluded.change_at \
 WHERE tenant_namespaces.status = 'gone'";
 
 const PROMOTE: &str = "\
@@ -148,6 +157,39 @@ impl Tenants {
                 .await?;
         tx.commit().await?;
         Ok(inserted)
+    }
+
+    /// Writes the rows of namespaces that the tenant had before their rows were lost, whatever its quota
+    /// is. Rows that exist, of this tenant or another one, stay as they are. `rows` is the number of the
+    /// tenant's rows; beyond 20,000 none is written.
+    ///
+    /// # Errors
+    /// See [`Self::claim_namespace`].
+    pub async fn recover_namespaces(
+        &self,
+        tenant: Uuid,
+        names: &[String],
+        status: NamespaceStatus,
+        rows: usize,
+    ) -> sqlx::Result<()> {
+        let now = self.clock.now_ms();
+        let names = &names[..names.len().min((2 * MAX_NAMESPACES).saturating_sub(rows))];
+        for batch in names.chunks(MAX_BATCH) {
+            let mut tx = self.db.begin().await?;
+            lock_tenant(&mut tx, tenant).await?;
+            on_engine!(tx.connection(), c => {
+                let mut statement = QueryBuilder::new(RECOVER);
+                statement.push_values(batch, |mut row, name| {
+                    row.push_bind(name.clone()).push_bind(tenant).push_bind(status.as_str());
+                    row.push_bind(now).push_bind(now);
+                });
+                statement.push(REPLACE_GONE);
+                // Each number of namespaces is a different statement.
+                statement.build().persistent(false).execute(c).await.map(drop)
+            })?;
+            tx.commit().await?;
+        }
+        Ok(())
     }
 
     /// Inserts a row; `false` if there is one that is not `Gone`.

@@ -5,7 +5,7 @@
 //! unique this way, and a closed row is told from that of a personal tenant, which has neither.
 //!
 //! A suspension outlives the object: a tenant that was suspended when it was closed has the status
-//! `closed_suspended`, and the next object of that name, in whichever API group, begins suspended.
+//! `closed_suspended`, and the next object of that name, in whichever API group, is suspended at once.
 //! Otherwise whoever may delete and create Tenants could end a suspension.
 
 use uuid::Uuid;
@@ -38,9 +38,10 @@ const INSERT: &str = "\
 INSERT INTO tenants (id, name, object_group, object_uid, status, status_changed_at, created_at) \
 VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (name) DO NOTHING";
 
-/// Begins suspended if the last tenant that had the name was closed so.
+/// Begins suspended if the last tenant that had the name was closed so. All steps are done again, because
+/// after a restore the suspension may be known from the audit trail alone.
 const INHERIT_SUSPENSION: &str = "\
-UPDATE tenants SET status = 'suspended' WHERE id = $1 AND 'closed_suspended' = \
+UPDATE tenants SET status = 'suspending' WHERE id = $1 AND 'closed_suspended' = \
   (SELECT c.status FROM tenants c WHERE c.closed_name = $2 \
    ORDER BY c.status_changed_at DESC, c.status DESC LIMIT 1)";
 
@@ -63,7 +64,7 @@ impl Tenants {
     /// name is free. If the name is that of another object of the group, that one was deleted: its
     /// row is closed in the same transaction. Idempotent.
     ///
-    /// A new row is `Active`, or `Suspended` if the last tenant of the name was suspended when its
+    /// A new row is `Active`, or `Suspending` if the last tenant of the name was suspended when its
     /// object went. An administrator resumes it.
     ///
     /// The object has to be one that the API server returned just now. A cache may have it although
@@ -149,7 +150,7 @@ impl Tenants {
             .bind(row.id).bind(row.name.as_str())
             .execute(c).await.map(|done| done.rows_affected()))?;
         if suspended == 1 {
-            row.status = TenantStatus::Suspended;
+            row.status = TenantStatus::Suspending;
         }
         tx.commit().await?;
         Ok(Some(row))

@@ -1,35 +1,37 @@
 //! Changes of the status of tenants.
 
-use uuid::Uuid;
-
-use super::{TenantStatus, Tenants};
+use super::{TenantRow, TenantStatus, Tenants};
 use crate::{on_engine, tenant::TenantName};
 
 const ADVANCE: &str = "\
 UPDATE tenants SET status = $3, status_changed_at = $4 \
-WHERE id = $1 AND status = $2 AND name IS NOT NULL";
+WHERE id = $1 AND status = $2 AND status_changed_at = $5 AND name IS NOT NULL";
 
 const CHANGED: &str = "\
 SELECT name, status_changed_at FROM tenants WHERE name IS NOT NULL AND \
   (status IN ('suspending', 'resuming') OR status_changed_at > $1)";
 
 impl Tenants {
-    /// Changes the status of an open tenant; `false` if it does not have the status `from`.
+    /// Changes the status of an open tenant, and returns the changed row. `None` if the status was
+    /// changed since this row was read, also if it is the same again: a suspension that a later one
+    /// followed is not complete because the earlier one is.
     ///
     /// # Errors
     /// The database failed.
     pub async fn advance(
         &self,
-        id: Uuid,
-        from: TenantStatus,
+        row: &TenantRow,
         to: TenantStatus,
-    ) -> sqlx::Result<bool> {
+    ) -> sqlx::Result<Option<TenantRow>> {
+        let now = self.clock.now_ms();
         let mut tx = self.db.begin().await?;
         let changed = on_engine!(tx.connection(), c => sqlx::query(ADVANCE)
-            .bind(id).bind(from.as_str()).bind(to.as_str()).bind(self.clock.now_ms())
+            .bind(row.id).bind(row.status.as_str()).bind(to.as_str()).bind(now)
+            .bind(row.status_changed_at)
             .execute(c).await.map(|done| done.rows_affected()))?;
         tx.commit().await?;
-        Ok(changed == 1)
+        let advanced = || TenantRow { status: to, status_changed_at: now, ..row.clone() };
+        Ok((changed == 1).then(advanced))
     }
 
     /// The open tenants whose status changed after this time, in milliseconds since 1970, or that

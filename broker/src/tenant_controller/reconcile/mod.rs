@@ -6,6 +6,7 @@ mod converge;
 mod identify;
 mod keep_suspended;
 mod lease;
+mod lost_rows;
 pub(super) mod members;
 mod report;
 mod resume;

@@ -10,7 +10,7 @@ use futures_util::{
     StreamExt as _,
     stream::{self, FuturesUnordered},
 };
-use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 use tokio::sync::Semaphore;
@@ -22,14 +22,8 @@ use super::{
 use crate::{
     base::error_chain,
     cluster::is_marked_suspended,
-    tenant::{TenantRow, drop_unmanaged_metadata, home_name},
-    tenant_controller::{
-        TenantController,
-        objects::{
-            snapshot::{MAX_OTHERS, is_binding_name},
-            withdraw::MAX_IN_FLIGHT,
-        },
-    },
+    tenant::{TenantRow, drop_unmanaged_metadata},
+    tenant_controller::{TenantController, objects::withdraw::MAX_IN_FLIGHT},
 };
 
 /// Namespaces whose bindings are deleted concurrently. Most of that time is the pause between two
@@ -44,28 +38,37 @@ impl TenantController {
     /// # Errors
     /// The rows of the namespaces could not be read.
     pub(super) async fn revoke_in_namespaces(&self, row: &TenantRow) -> sqlx::Result<Vec<String>> {
-        let rows = self.tenants.namespaces(row.id).await?;
+        let rows = self.tenants.namespace_rows(row.id).await?;
         let (counted, beyond): (Vec<_>, Vec<_>) =
-            with_rights(&rows).map(|it| (it.name.as_str(), Some(it))).partition(
+            with_rights(&rows.rows).map(|it| (it.name.as_str(), Some(it))).partition(
                 |(_, namespace)| namespace.is_some_and(|namespace| namespace.status.counts()),
             );
         let permits = Semaphore::new(MAX_IN_FLIGHT);
         let is_new = self.revocations.start_attempt(row);
         let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
-        let (labelled, mut failures) = if is_first {
-            (BTreeSet::new(), self.revoke_in_all(row, &counted, &permits).await)
-        } else {
-            self.label_all(row, &counted, &permits).await
-        };
-        let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-        let (listed, failed) = self.delete_listed_bindings(row, &known).await?;
+        let mut failures = Vec::new();
+        if is_first {
+            failures = self.revoke_in_all(row, &counted, &permits).await;
+        }
+        let label = row.name.as_str();
+        let listed =
+            self.cluster.namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata).await;
+        let listed = listed.map_err(|error| {
+            failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
+        });
+        let listed = listed.ok();
+        let labelled = labelled(row, listed.as_deref().unwrap_or_default());
+        if !is_first {
+            // Without the list each namespace is read.
+            failures.extend(self.label_all(row, &counted, &labelled, &permits).await);
+        }
+        let readable = rows.rows.iter().map(|row| row.name.as_str());
+        let known = readable.chain(rows.unreadable.iter().map(String::as_str)).collect();
+        let (recovered, failed) = self.revoke_listed(row, &known, listed.as_deref()).await;
         failures.extend(failed);
-        // An earlier attempt labelled some, and deleted their bindings.
-        let earlier = labelled.iter().filter(|name| !known.contains(name.as_str()));
-        let unknown: BTreeSet<&str> = listed.iter().chain(earlier).map(String::as_str).collect();
-        failures.extend(self.revoke_in_unknown(row, unknown, &permits).await);
+        let recovered = recovered.iter().map(|name| (name.as_str(), None)).collect();
         let counted = if is_first { Vec::new() } else { counted };
-        for namespaces in [counted, beyond] {
+        for namespaces in [counted, recovered, beyond] {
             failures.extend(self.revoke_in_each(row, namespaces, &labelled, &permits).await);
         }
         Ok(failures)
@@ -90,24 +93,14 @@ impl TenantController {
     }
 
     /// A later attempt: writes the labels that are missing by a list, however many namespaces have theirs.
-    /// Returns the names of those that have it, also of those without a row, and what failed.
+    /// Returns what failed.
     async fn label_all(
         &self,
         row: &TenantRow,
         namespaces: &[NamespaceToRevoke<'_>],
+        labelled: &BTreeSet<String>,
         permits: &Semaphore,
-    ) -> (BTreeSet<String>, Vec<String>) {
-        let (label, home) = (row.name.as_str(), home_name(&row.name));
-        let listed =
-            self.cluster.namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata);
-        // Without the list each namespace is read.
-        let listed = listed.await.unwrap_or_default();
-        let has_label = |live: &Namespace| {
-            let name = live.name_any();
-            is_marked_suspended(live) && is_of(live, &name, &row.name) && name != home
-        };
-        let labelled: BTreeSet<String> =
-            listed.iter().filter(|live| has_label(live)).map(kube::ResourceExt::name_any).collect();
+    ) -> Vec<String> {
         let missing = namespaces.iter().filter(|(name, _)| !labelled.contains(*name));
         let requests: FuturesUnordered<_> = missing
             .map(|(name, namespace)| async move {
@@ -121,71 +114,7 @@ impl TenantController {
             })
             .collect();
         let failures: Vec<Option<String>> = requests.collect().await;
-        (labelled, failures.into_iter().flatten().collect())
-    }
-
-    /// Deletes the broker's bindings that a list shows. A namespace that has one is the tenant's, also if
-    /// its row was lost, for example by a restore, unless another tenant has a row of it. Returns the names
-    /// of those without a row, whose bindings are still there, and what failed.
-    ///
-    /// # Errors
-    /// The rows of other tenants could not be read.
-    async fn delete_listed_bindings(
-        &self,
-        row: &TenantRow,
-        known: &BTreeSet<&str>,
-    ) -> sqlx::Result<(BTreeSet<String>, Vec<String>)> {
-        let is_ours = |binding: &RoleBinding| is_binding_name(&row.name, &binding.name_any());
-        let listed = self
-            .cluster
-            .role_bindings_within(TENANT_LABEL, row.name.as_str(), MAX_OTHERS, is_ours)
-            .await;
-        let listed = match listed {
-            Ok(listed) => listed.unwrap_or_default(),
-            Err(error) => {
-                let failed = format!("RoleBindings of the tenant: {}", error_chain(&error));
-                return Ok((BTreeSet::new(), vec![failed]));
-            }
-        };
-        let keys: Vec<(String, String)> = listed
-            .into_iter()
-            .filter_map(|binding| Some((binding.metadata.namespace?, binding.metadata.name?)))
-            .collect();
-        let home = home_name(&row.name);
-        let namespaces = keys.iter().map(|(namespace, _)| namespace);
-        let unknown = namespaces.filter(|it| **it != home && !known.contains(it.as_str()));
-        let unknown: Vec<String> = unknown.cloned().collect();
-        let held = self.tenants.held_by_others(row.id, &unknown).await?;
-        let unknown: BTreeSet<String> =
-            unknown.into_iter().filter(|name| !held.contains_key(name)).collect();
-        let requests: Vec<_> = keys
-            .iter()
-            .filter(|(namespace, _)| !unknown.contains(namespace))
-            .map(|(namespace, name)| self.delete_broker_binding(namespace, name))
-            .collect();
-        let results: Vec<Option<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        Ok((unknown, results.into_iter().flatten().collect()))
-    }
-
-    /// Revokes the rights in namespaces without a row. They have the label before their bindings are
-    /// deleted, because it or a binding of the broker alone says that they are the tenant's.
-    async fn revoke_in_unknown(
-        &self,
-        row: &TenantRow,
-        namespaces: BTreeSet<&str>,
-        permits: &Semaphore,
-    ) -> Vec<String> {
-        let requests = namespaces.into_iter().map(|name| async move {
-            match self.label(row, name, None).await {
-                Ok(SuspendedLabel::NotOurs) => return Vec::new(),
-                Ok(SuspendedLabel::Written | SuspendedLabel::WasThere) => {}
-                Err(error) => return failure(name, "label", &error).into_iter().collect(),
-            }
-            let begun = self.begin_in(row, (name, None), true, permits).await;
-            self.finish_in(row, begun).await
-        });
-        collect_failures(requests).await
+        failures.into_iter().flatten().collect()
     }
 
     /// Revokes the rights in one namespace after the other, some at once, so that each attempt ends what
@@ -217,6 +146,13 @@ impl TenantController {
         }
         failures
     }
+}
+
+/// The names of the namespaces of a tenant in a list that have the label of a suspended one.
+fn labelled(row: &TenantRow, listed: &[Namespace]) -> BTreeSet<String> {
+    let has_label =
+        |live: &&Namespace| is_marked_suspended(live) && is_of(live, &live.name_any(), &row.name);
+    listed.iter().filter(has_label).map(kube::ResourceExt::name_any).collect()
 }
 
 /// Runs the revocations in namespaces, [`MAX_WAITING`] at once. Returns what failed.

@@ -4,7 +4,7 @@
 //! revocation the lease, because each step is idempotent. A replica that has the lease records the
 //! end. Each step is tried whatever becomes of the others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
@@ -22,6 +22,10 @@ use crate::{
 
 /// Interval at which a run looks whether the tenant was suspended or resumed meanwhile.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a replica without the lease revokes rights while it cannot read the status of the tenant. A
+/// suspended tenant may be resumed 10 s after the suspension was complete.
+const MAX_UNKNOWN_STATUS: Duration = Duration::from_secs(4);
 
 /// A suspension that a run has enforced.
 #[derive(Debug)]
@@ -93,8 +97,24 @@ impl TenantController {
         }
         tokio::select! {
             failures = Box::pin(self.revoke_rights(row)) => Ok(failures),
-            () = self.wait_until_status(&row.name, |status| status != TenantStatus::Suspending) => {
-                Ok(Vec::new())
+            () = self.wait_until_suspension_may_be_over(&row.name) => Ok(Vec::new()),
+        }
+    }
+
+    /// Waits until a tenant is not being suspended any more, or until that has not been known for
+    /// [`MAX_UNKNOWN_STATUS`]: the replica that has the lease may have completed the suspension, and an
+    /// administrator may have resumed the tenant.
+    async fn wait_until_suspension_may_be_over(&self, name: &TenantName) {
+        let mut known_at = Instant::now();
+        loop {
+            tokio::time::sleep(STATUS_INTERVAL).await;
+            match tokio::time::timeout(MAX_UNKNOWN_STATUS, self.tenants.by_name(name)).await {
+                Ok(Ok(Some(row))) if row.status == TenantStatus::Suspending => {
+                    known_at = Instant::now();
+                }
+                Ok(Ok(_)) => return,
+                Ok(Err(_)) | Err(_) if known_at.elapsed() >= MAX_UNKNOWN_STATUS => return,
+                Ok(Err(_)) | Err(_) => {}
             }
         }
     }
@@ -117,7 +137,7 @@ impl TenantController {
     }
 
     /// Sets the status of a row whose suspension or resumption is complete. Does nothing if it has
-    /// another status than `from`.
+    /// another status than `from`, or if the status was changed since the row was read.
     ///
     /// # Errors
     /// The database failed.
@@ -127,12 +147,14 @@ impl TenantController {
         from: TenantStatus,
         to: TenantStatus,
     ) -> Result<(), ReconcileError> {
-        if row.status == from && self.tenants.advance(row.id, from, to).await? {
+        if row.status == from
+            && let Some(changed) = self.tenants.advance(row, to).await?
+        {
             tracing::info!(
                 tenant = %row.name, was = from.as_str(), status = to.as_str(),
                 "status of a tenant changed"
             );
-            row.status = to;
+            *row = changed;
         }
         Ok(())
     }

@@ -173,9 +173,15 @@ impl TenantController {
                     for name in &names {
                         self.queue.add(name.clone());
                     }
-                    self.cache.release_accounts(&names);
                     *self.open_tenants.write().unwrap_or_else(PoisonError::into_inner) = names;
                 }
+                Err(error) => {
+                    tracing::error!(error = error_chain(&error), "listing the tenants failed");
+                }
+            }
+            // Also those whose rows this version cannot read: their bindings stay in force.
+            match self.tenants.open_names().await {
+                Ok(names) => self.cache.release_accounts(&names),
                 Err(error) => {
                     tracing::error!(error = error_chain(&error), "listing the tenants failed");
                 }

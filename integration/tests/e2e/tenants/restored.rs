@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, StatusCode};
 use integration::api::{Api, ApiError};
 use integration::engine::On;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
-use tenant_shared::{Code, SUSPENDED_LABEL, SuspendRequest};
+use serde_json::json;
+use tenant_shared::{Code, SUSPENDED_LABEL, SuspendRequest, TENANT_LABEL};
 
 use super::reconcile::{PRODUCTION, RECONCILE_TIMEOUT, until, until_status, world};
 use super::rest::{SOLAR, apply, until_active};
@@ -95,9 +96,9 @@ async fn a_tenant_that_was_suspended_after_the_backup_stays_suspended() {
     assert_eq!(rows.len(), 1, "{rows:?}");
 }
 
-/// A namespace with a binding of the broker is the tenant's, although its row was lost, and the account
-/// of a member without a row would be taken over with its old tokens. Runs that could claim the
-/// namespace are held.
+/// A namespace with a binding of the broker is the tenant's, although its row was lost, and so is one that
+/// a suspension labelled. The account of a member without a row would be taken over with its old tokens.
+/// The run that could claim the namespaces is held.
 #[tokio::test]
 async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
@@ -128,33 +129,84 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     };
     assert_eq!(accounts().await, 2);
 
+    crate::backup::lose_database(&world, On::Sqlite).await;
+    // What an attempt leaves that the restore interrupts.
+    let marked = "solar-marked";
+    let object = namespace_of_suspension(marked).to_string();
+    admin.run_with_input(["create", "-f", "-"], object).await.unwrap().success().unwrap();
+    let bind = ["create", "rolebinding", "app", "--clusterrole=view", "--serviceaccount"];
+    let bind = [&bind[..], &["solar-marked:default", "-n", marked]].concat();
+    admin.run(&bind).await.unwrap().success().unwrap();
+    broker.run(&["restore", "--from", folder]).await.unwrap().success().unwrap();
     let lists = |seen: &RecordedRequest| {
         seen.is(&Method::GET, "/namespaces")
             && seen.query.contains("solar")
             && !seen.query.contains("watch")
     };
-    crate::backup::lose_database(&world, On::Sqlite).await;
-    broker.run(&["restore", "--from", folder]).await.unwrap().success().unwrap();
-    let held = world.proxy().unwrap().add(Rule::new(Fault::delay(HELD)).when(lists));
+    let held = world.proxy().unwrap().add(Rule::new(Fault::delay(HELD)).when(lists).nth(1));
     broker.start().await.unwrap();
     let operator = operator.api().await.unwrap();
+    probe::until("a run of the controller", RECONCILE_TIMEOUT, || async {
+        Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet("no list".to_owned()) })
+    })
+    .await
+    .unwrap();
     assert_ne!(names("rolebindings", PRODUCTION).await, "");
     let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
     assert_eq!(suspension.state, "Suspended", "{suspension:?}");
-    assert!(held.fired() > 0);
-    assert_eq!(names("rolebindings", PRODUCTION).await, "");
-    let namespace = crate::object(&world, &["namespace", PRODUCTION]).await.unwrap().unwrap();
-    assert_eq!(namespace["metadata"]["labels"][SUSPENDED_LABEL], "true");
+    for namespace in [PRODUCTION, marked] {
+        assert_eq!(names("rolebindings", namespace).await, "");
+        let namespace = crate::object(&world, &["namespace", namespace]).await.unwrap().unwrap();
+        assert_eq!(namespace["metadata"]["labels"][SUSPENDED_LABEL], "true");
+    }
     assert_eq!(accounts().await, 0);
+    let log = broker.log().unwrap();
+    assert!(log.contains("found namespaces of a tenant without rows"), "{log}");
 
-    world.proxy().unwrap().clear();
     resume(&operator).await;
-    until(&world, &["namespace", PRODUCTION], |namespace| {
-        namespace["metadata"]["labels"].get(SUSPENDED_LABEL).is_none()
+    for namespace in [PRODUCTION, marked] {
+        until(&world, &["namespace", namespace], |namespace| {
+            namespace["metadata"]["labels"].get(SUSPENDED_LABEL).is_none()
+        })
+        .await;
+        until(&world, &["rolebindings", "-n", namespace], |list| {
+            list["items"].as_array().is_some_and(|items| !items.is_empty())
+        })
+        .await;
+    }
+
+    // A binding of the broker in a namespace that has lost its row and the label of the tenant.
+    let deletes = |seen: &RecordedRequest| {
+        seen.method == Method::DELETE && seen.path.contains(&format!("/{PRODUCTION}/rolebindings"))
+    };
+    let refusal = Fault::respond(StatusCode::INTERNAL_SERVER_ERROR);
+    world.proxy().unwrap().add(Rule::new(refusal).when(deletes));
+    let unlabel = format!("{TENANT_LABEL}-");
+    let unlabelled = admin.run(&["label", "namespace", PRODUCTION, &unlabel]).await.unwrap();
+    unlabelled.success().unwrap();
+    until_status(&world, |status| {
+        let namespaces = status["namespaces"].as_array();
+        namespaces.is_some_and(|all| !all.iter().any(|it| it == PRODUCTION))
     })
     .await;
-    until(&world, &["rolebindings", "-n", PRODUCTION], |list| {
-        list["items"].as_array().is_some_and(|items| !items.is_empty())
+    let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
+    assert_eq!(suspension.state, "Suspending", "{suspension:?}");
+    assert_ne!(names("rolebindings", PRODUCTION).await, "");
+    world.proxy().unwrap().clear();
+    probe::until("the suspension", RECONCILE_TIMEOUT, || async {
+        let answer = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await?;
+        let is_done = answer.state == "Suspended";
+        Ok(if is_done { Probe::Ready(()) } else { Probe::NotYet(format!("{answer:?}")) })
     })
-    .await;
+    .await
+    .unwrap();
+    assert_eq!(names("rolebindings", PRODUCTION).await, "");
+}
+
+/// A namespace of `solar` with the label that a suspension writes.
+fn namespace_of_suspension(name: &str) -> serde_json::Value {
+    let labels = json!({TENANT_LABEL: SOLAR, SUSPENDED_LABEL: "true",
+        "pod-security.kubernetes.io/enforce": "restricted"});
+    let metadata = json!({"name": name, "labels": labels});
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 }

@@ -20,6 +20,7 @@ on_both_engines!(
     a_closed_tenant_gives_its_name_up,
     a_suspension_outlives_the_object,
     a_status_changes_from_the_expected_one_only,
+    lost_rows_are_written_again_whatever_the_quota_is,
     open_tenants_are_listed_by_name,
     names_are_those_of_open_tenants,
     personal_tenants_are_not_listed,
@@ -218,35 +219,32 @@ async fn a_suspension_outlives_the_object(on: On) {
         let row = observe(BROKER_GROUP).await;
         assert_eq!(row.status, TenantStatus::Active, "{status:?}");
         if status != TenantStatus::Active {
-            assert!(tenants.advance(row.id, row.status, status).await.unwrap());
+            tenants.advance(&row, status).await.unwrap().unwrap();
         }
         let is_suspended = status != TenantStatus::Active;
-        let expected = if is_suspended { TenantStatus::Suspended } else { TenantStatus::Active };
+        let expected = if is_suspended { TenantStatus::Suspending } else { TenantStatus::Active };
         // Replaced by another object of the group, then deleted and made again in each group.
         let replacing = observe(BROKER_GROUP).await;
         assert_eq!(replacing.status, expected, "{status:?}");
-        let mut last = replacing.id;
+        let mut last = replacing;
         for group in [ApiGroup::Capsule, BROKER_GROUP] {
             storage.clock.advance(5);
-            tenants.close(last).await.unwrap();
-            let closed = tenants.by_id(last).await.unwrap().unwrap();
+            tenants.close(last.id).await.unwrap();
+            let closed = tenants.by_id(last.id).await.unwrap().unwrap();
             assert_eq!(closed.status, TenantStatus::Closed);
             let again = observe(group).await;
             assert_eq!(again.status, expected, "{status:?}");
             assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(again.clone()));
-            last = again.id;
+            last = again;
         }
         // An administrator resumes it, and that counts from then on.
         if is_suspended {
-            for (from, to) in [
-                (TenantStatus::Suspended, TenantStatus::Resuming),
-                (TenantStatus::Resuming, TenantStatus::Active),
-            ] {
-                assert!(tenants.advance(last, from, to).await.unwrap());
+            for to in [TenantStatus::Suspended, TenantStatus::Resuming, TenantStatus::Active] {
+                last = tenants.advance(&last, to).await.unwrap().unwrap();
             }
         }
         storage.clock.advance(5);
-        tenants.close(last).await.unwrap();
+        tenants.close(last.id).await.unwrap();
     }
     // Tenants of other names are not affected.
     assert_eq!(open(&tenants, "lunar").await.status, TenantStatus::Active);
@@ -262,22 +260,69 @@ async fn a_status_changes_from_the_expected_one_only(on: On) {
     storage.clock.advance(5);
     let (active, suspending) = (TenantStatus::Active, TenantStatus::Suspending);
     let suspended = TenantStatus::Suspended;
-    assert!(!tenants.advance(row.id, suspending, suspended).await.unwrap());
-    assert!(tenants.advance(row.id, active, suspending).await.unwrap());
-    assert!(!tenants.advance(row.id, active, suspending).await.unwrap());
-    let now = tenants.by_name(&row.name).await.unwrap().unwrap();
+    let other = TenantRow { status: suspending, ..row.clone() };
+    assert_eq!(tenants.advance(&other, suspended).await.unwrap(), None);
+    let now = tenants.advance(&row, suspending).await.unwrap().unwrap();
+    assert_eq!(tenants.advance(&row, suspending).await.unwrap(), None);
+    assert_eq!(tenants.by_name(&row.name).await.unwrap().as_ref(), Some(&now));
     assert_eq!((now.status, now.status_changed_at), (suspending, since + 5));
+    let earlier = TenantRow { status_changed_at: since, ..now.clone() };
+    assert_eq!(tenants.advance(&earlier, suspended).await.unwrap(), None, "an earlier suspension");
     assert_eq!(changed().await, [(name("solar"), since + 5)]);
     // Unfinished work is found whenever it began.
     let later = since + 1000;
     assert_eq!(tenants.changed_since(later).await.unwrap(), [(name("solar"), since + 5)]);
     storage.clock.advance(5);
-    assert!(tenants.advance(row.id, suspending, suspended).await.unwrap());
+    let now = tenants.advance(&now, suspended).await.unwrap().unwrap();
     assert_eq!(changed().await, [(name("solar"), since + 10)]);
     assert!(tenants.changed_since(later).await.unwrap().is_empty());
     tenants.close(row.id).await.unwrap();
-    assert!(!tenants.advance(row.id, suspended, active).await.unwrap(), "it is closed");
+    assert_eq!(tenants.advance(&now, active).await.unwrap(), None, "it is closed");
     assert!(changed().await.is_empty());
+}
+
+async fn lost_rows_are_written_again_whatever_the_quota_is(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    for (tenant, namespace) in
+        [(solar.id, "solar-active"), (lunar.id, "lunar-a"), (solar.id, "gone")]
+    {
+        claim(&tenants, tenant, namespace, 3).await;
+    }
+    let creating = [NamespaceStatus::Creating];
+    for (namespace, status) in
+        [("solar-active", NamespaceStatus::Active), ("gone", NamespaceStatus::Gone)]
+    {
+        assert!(
+            tenants.set_namespace_status(solar.id, namespace, &creating, status).await.unwrap()
+        );
+    }
+    let recover = async |names: &[&str], status, rows| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        tenants.recover_namespaces(solar.id, &names, status, rows).await.unwrap();
+    };
+    recover(&["solar-lost", "solar-active", "lunar-a", "gone"], creating[0], 1).await;
+    recover(&["solar-marked"], NamespaceStatus::OverQuota, 3).await;
+    let named = |name: &str, status| (name.to_owned(), status);
+    let expected = [
+        named("gone", creating[0]),
+        named("solar-active", NamespaceStatus::Active),
+        named("solar-lost", creating[0]),
+        named("solar-marked", NamespaceStatus::OverQuota),
+    ];
+    assert_eq!(statuses(&tenants, solar.id).await, expected);
+    let untouched = [named("lunar-a", creating[0])];
+    assert_eq!(statuses(&tenants, lunar.id).await, untouched);
+    // More than one statement, up to the rows that are read.
+    let many: Vec<String> = (0..=MAX_BATCH).map(|n| format!("many-{n}")).collect();
+    let over = NamespaceStatus::OverQuota;
+    let left = 2 * crate::tenant::limits::MAX_NAMESPACES - MAX_BATCH;
+    tenants.recover_namespaces(solar.id, &many, over, left).await.unwrap();
+    assert_eq!(tenants.namespaces(solar.id).await.unwrap().len(), 4 + MAX_BATCH);
+    tenants.close(solar.id).await.unwrap();
+    let closed = tenants.recover_namespaces(solar.id, &many, over, 0).await;
+    assert!(matches!(closed, Err(sqlx::Error::RowNotFound)), "{closed:?}");
 }
 
 async fn names_are_those_of_open_tenants(on: On) {

@@ -119,13 +119,12 @@ async fn a_tenant_that_is_not_active_neither_gives_nor_gets_a_namespace(on: On) 
     let (solar, lunar) = two_tenants(&tenants, &storage).await;
     let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
     for row in [&solar, &lunar] {
-        let (active, suspended) = (TenantStatus::Active, TenantStatus::Suspended);
-        assert!(tenants.advance(row.id, active, suspended).await.unwrap());
+        let suspended = tenants.advance(row, TenantStatus::Suspended).await.unwrap().unwrap();
         let refusal = Err(MoveRefusal::NotActive(row.id));
         let again = announcement(&storage, Some(solar.id), lunar.id);
         assert_eq!(tenants.announce_move(again).await.unwrap(), refusal);
         assert_eq!(tenants.receive_namespace(&begun, None, moved()).await.unwrap(), refusal);
-        assert!(tenants.advance(row.id, suspended, active).await.unwrap());
+        tenants.advance(&suspended, TenantStatus::Active).await.unwrap().unwrap();
     }
     assert_eq!(tenants.receive_namespace(&begun, None, moved()).await.unwrap(), Ok(()));
 }

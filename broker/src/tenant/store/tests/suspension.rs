@@ -124,8 +124,8 @@ async fn of_concurrent_decisions_each_change_is_recorded_once(on: On) {
     .await;
     assert_eq!(began.iter().filter(|began| **began).count(), 1, "{began:?}");
     assert_eq!(storage.number(SUSPENDED).await, 1);
-    let (suspending, suspended) = (TenantStatus::Suspending, TenantStatus::Suspended);
-    assert!(replicas[0].advance(row.id, suspending, suspended).await.unwrap());
+    let suspending = replicas[0].by_id(row.id).await.unwrap().unwrap();
+    replicas[0].advance(&suspending, TenantStatus::Suspended).await.unwrap().unwrap();
 
     // Suspensions and resumptions together: each one that began is in the trail, and the last one
     // decides on the status.
@@ -146,7 +146,7 @@ async fn of_concurrent_decisions_each_change_is_recorded_once(on: On) {
     let count = i64::try_from(began.iter().filter(|began| **began).count()).unwrap();
     assert_eq!(suspensions + resumptions, count);
     assert_eq!(resumptions, 1, "nothing completes the suspension that comes after it");
-    let expected = if suspensions == 1 { suspending } else { TenantStatus::Resuming };
+    let expected = if suspensions == 1 { TenantStatus::Suspending } else { TenantStatus::Resuming };
     assert_eq!(status(&replicas[0], row.id).await, expected);
 }
 
