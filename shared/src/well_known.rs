@@ -49,6 +49,8 @@ pub const LABEL_PREFIX: &str = "tenant-broker.io/";
 pub const TENANT_OWNER_ROLE: &str = "tenant-owner";
 /// ClusterRole that allows its subjects to delete the namespace in which it is bound.
 pub const NAMESPACE_DELETER_ROLE: &str = "tenant-namespace-deleter";
+/// Capsule's name of that ClusterRole, in Tenants that were written for Capsule.
+pub const CAPSULE_NAMESPACE_DELETER_ROLE: &str = "capsule-namespace-deleter";
 /// Name prefix of the ServiceAccounts of members in the home of a tenant; the member's user uuid
 /// follows.
 pub const MEMBER_PREFIX: &str = "member-";

@@ -113,6 +113,14 @@ const CLUSTER_LISTS: Setting<Vec<ClusterList>> = Setting::new(
      (`proxySettings`) through the gateway: storageclasses, ingressclasses, priorityclasses, \
      runtimeclasses and nodes.",
 );
+const POD_NODE_SELECTOR: Setting<bool> = Setting::new(
+    "tenants.pod_node_selector",
+    "false",
+    from_str,
+    "Whether the API server has the admission plugin `PodNodeSelector`, which puts the pods of a tenant \
+     on the nodes of `spec.nodeSelector`. The API server does not tell. Without it Tenants with a \
+     selector have the condition `NotCarriedOut`.",
+);
 const USER_CLAIM: Setting<UserClaim> = Setting::new(
     "tenants.user_claim",
     "email",
@@ -144,6 +152,7 @@ pub(super) const SETTINGS: &[&dyn Declaration] = &[
     &GROUPS,
     &EVERYBODY,
     &CLUSTER_LISTS,
+    &POD_NODE_SELECTOR,
     &USER_CLAIM,
     &USER_ISSUER,
     &USER_PREFIX,
@@ -170,6 +179,7 @@ pub(super) fn read(s: &mut Settings) -> TenantSettings {
         groups: GROUPS.read(s),
         everybody: EVERYBODY.read(s),
         cluster_lists: CLUSTER_LISTS.read(s),
+        pod_node_selector: POD_NODE_SELECTOR.read(s),
     };
     if settings.direct_namespaces && settings.groups.is_empty() {
         DIRECT_NAMESPACES.fault(
@@ -325,7 +335,7 @@ mod tests {
              protected_names = '^(kube-.*|monitoring)$'\n\
              protected_labels = '^control-plane$'\nfree_names = true\nwrite = true\n\
              direct_namespaces = true\ngroups = ['developers']\neverybody = 'staff'\n\
-             cluster_lists = ['nodes', 'storageclasses']",
+             cluster_lists = ['nodes', 'storageclasses']\npod_node_selector = true",
         )
         .unwrap();
         let role = |name: &str| name.parse::<ClusterRoleName>().unwrap();
@@ -340,6 +350,7 @@ mod tests {
             groups: vec!["developers".to_owned()],
             everybody: "staff".to_owned(),
             cluster_lists: vec![ClusterList::Nodes, ClusterList::StorageClasses],
+            pod_node_selector: true,
         };
         assert_eq!(config.tenants, expected);
         let rules = RbacUserRules::new(UserNameSource::Email, "", "staff").unwrap();

@@ -43,6 +43,8 @@ pub struct TenantSettings {
     pub everybody: String,
     /// Cluster-scoped resources that the broker may read, for lists that a Tenant grants.
     pub cluster_lists: Vec<ClusterList>,
+    /// Whether the API server has the admission plugin `PodNodeSelector`.
+    pub pod_node_selector: bool,
 }
 
 impl Default for TenantSettings {
@@ -60,6 +62,7 @@ impl Default for TenantSettings {
             groups: Vec::new(),
             everybody: DEFAULT_EVERYBODY.to_owned(),
             cluster_lists: Vec::new(),
+            pod_node_selector: false,
         }
     }
 }

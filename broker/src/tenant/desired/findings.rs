@@ -9,6 +9,10 @@ use crate::{
     tenant::{ClusterRoleName, Condition, Subject},
 };
 
+/// The annotation of the namespace is written, so that it counts once the API server has the plugin.
+const NODE_SELECTOR_WITHOUT_PLUGIN: &str = "spec.nodeSelector for pods (the API server needs the \
+     admission plugin PodNodeSelector; if it has it, set tenants.pod_node_selector = true)";
+
 pub(super) fn conditions(inputs: &Inputs<'_>) -> Vec<Condition> {
     let Inputs { tenant, settings, tiers, .. } = *inputs;
     let mut conditions = Vec::new();
@@ -16,8 +20,10 @@ pub(super) fn conditions(inputs: &Inputs<'_>) -> Vec<Condition> {
     let protected = labels
         .filter(|key| settings.protects_label(key))
         .map(|key| format!("spec.namespaceOptions.additionalMetadata.labels[{key}]"));
+    let has_no_plugin = !tenant.node_selector.is_empty() && !settings.pod_node_selector;
+    let selector = has_no_plugin.then(|| NODE_SELECTOR_WITHOUT_PLUGIN.to_owned());
     let not_carried_out: Vec<String> =
-        tenant.not_carried_out.iter().cloned().chain(protected).collect();
+        tenant.not_carried_out.iter().cloned().chain(protected).chain(selector).collect();
     if !not_carried_out.is_empty() {
         conditions.push(Condition::not_carried_out(&tenant.name, &not_carried_out));
     }

@@ -407,3 +407,42 @@ fn labels_that_the_operator_protects_are_left_out_and_named() {
     let field = "spec.namespaceOptions.additionalMetadata.labels[control-plane]";
     assert!(message.contains(field), "{message}");
 }
+
+/// The API server ignores the annotation without the plugin.
+#[test]
+fn a_node_selector_is_reported_unless_the_api_server_has_the_plugin() {
+    let mut spec = solar();
+    spec["nodeSelector"] = json!({"pool": "solar"});
+    let state = |pod_node_selector| {
+        desired_state(&Inputs {
+            tenant: &parse(&spec),
+            suspended: false,
+            members: &[],
+            namespaces: &["solar-a"],
+            settings: &TenantSettings { pod_node_selector, ..TenantSettings::default() },
+            tiers: &tiers(),
+        })
+    };
+    let (without, with) = (state(false), state(true));
+    assert_eq!(kinds(&without.conditions), [ConditionType::NotCarriedOut]);
+    let message = &without.conditions[0].message;
+    assert!(message.contains("spec.nodeSelector for pods"), "{message}");
+    assert!(with.conditions.is_empty(), "{:?}", with.conditions);
+    for state in [without, with] {
+        let namespace = namespace_of(&state.namespaces["solar-a"]);
+        let annotations = namespace.metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations["scheduler.alpha.kubernetes.io/node-selector"], "pool=solar");
+    }
+}
+
+/// Files for Capsule name its role.
+#[test]
+fn the_role_of_capsule_that_deletes_namespaces_stands_for_ours() {
+    let owner = |role: &str| json!({"owners": [{"kind": "User", "name": "alice", "clusterRoles": ["view", role]}]});
+    let [theirs, ours] =
+        [tenant_shared::CAPSULE_NAMESPACE_DELETER_ROLE, "tenant-namespace-deleter"]
+            .map(|role| state(&owner(role), &[], false));
+    assert!(theirs.conditions.is_empty(), "{:?}", theirs.conditions);
+    assert_eq!(subjects(&theirs.namespaces["solar-a"], "tenant-namespace-deleter"), ["alice"]);
+    assert_eq!(theirs.namespaces, ours.namespaces);
+}

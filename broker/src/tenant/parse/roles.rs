@@ -1,6 +1,8 @@
 //! Owners and additional role bindings.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, str::FromStr};
+
+use tenant_shared::{CAPSULE_NAMESPACE_DELETER_ROLE, NAMESPACE_DELETER_ROLE};
 
 use super::{
     raw::{RawBinding, RawOwner, RawProxySetting, RawSubject},
@@ -75,9 +77,15 @@ fn cluster_roles(
     let roles = raw.iter().enumerate();
     roles
         .filter_map(|(index, name)| {
-            violations.ok_or_record(&format!("{field}[{index}]"), name.parse())
+            violations.ok_or_record(&format!("{field}[{index}]"), cluster_role(name))
         })
         .collect()
+}
+
+/// Parses the name of a ClusterRole. That of Capsule for the right to delete a namespace stands for ours.
+fn cluster_role(name: &str) -> Result<ClusterRoleName, <ClusterRoleName as FromStr>::Err> {
+    let is_of_capsule = name == CAPSULE_NAMESPACE_DELETER_ROLE;
+    if is_of_capsule { NAMESPACE_DELETER_ROLE } else { name }.parse()
 }
 
 fn cluster_lists(
@@ -133,7 +141,7 @@ pub(super) fn bindings(
     let mut bindings = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("spec.additionalRoleBindings[{index}]");
-        let name = raw.cluster_role_name.parse();
+        let name = cluster_role(&raw.cluster_role_name);
         let cluster_role = violations.ok_or_record(&format!("{at}.clusterRoleName"), name);
         let subjects = subjects(&format!("{at}.subjects"), &raw.subjects, violations);
         if let Some(cluster_role) = cluster_role {

@@ -23,6 +23,7 @@ mod installation;
 mod lifecycle;
 mod manifests;
 mod membership;
+mod node_selector;
 mod races;
 mod reconcile;
 mod rest;

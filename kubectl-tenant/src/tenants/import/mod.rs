@@ -63,7 +63,7 @@ fn report(translation: &Translation, world: &World) {
     if *renamed_role {
         world.print_message(format!(
             "{name}: ClusterRole {} became {}",
-            translate::CAPSULE_DELETER_ROLE,
+            tenant_shared::CAPSULE_NAMESPACE_DELETER_ROLE,
             tenant_shared::NAMESPACE_DELETER_ROLE
         ));
     }

@@ -1,7 +1,7 @@
 //! Translation of one Tenant.
 
 use serde_norway::{Mapping, Value};
-use tenant_shared::NAMESPACE_DELETER_ROLE;
+use tenant_shared::{CAPSULE_NAMESPACE_DELETER_ROLE, NAMESPACE_DELETER_ROLE};
 
 use super::{fields, not_carried_out};
 
@@ -11,8 +11,6 @@ pub(super) const API_GROUP: &str = "capsule.clastix.io";
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// `apiVersion` of translated Tenants.
 pub(super) const NEW_API_VERSION: &str = "tenant-broker.io/v1alpha1";
-/// Capsule's name of the ClusterRole that lets its subjects delete a namespace.
-pub(super) const CAPSULE_DELETER_ROLE: &str = "capsule-namespace-deleter";
 /// Annotation of `kubectl apply` with the whole object before the translation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -27,7 +25,7 @@ pub(super) struct Translation {
     pub(super) kept: Vec<String>,
     /// Fields that the new kind does not have.
     pub(super) left_out: Vec<String>,
-    /// Whether [`CAPSULE_DELETER_ROLE`] was replaced.
+    /// Whether [`CAPSULE_NAMESPACE_DELETER_ROLE`] was replaced.
     pub(super) renamed_role: bool,
     /// Whether Capsule refuses new objects in the tenant.
     pub(super) is_cordoned: bool,
@@ -92,7 +90,7 @@ fn rename_deleter_role(spec: &mut Value) -> bool {
     for owner in owners.into_iter().flatten() {
         let roles = owner.get_mut("clusterRoles").and_then(Value::as_sequence_mut);
         for role in roles.into_iter().flatten() {
-            if role.as_str() == Some(CAPSULE_DELETER_ROLE) {
+            if role.as_str() == Some(CAPSULE_NAMESPACE_DELETER_ROLE) {
                 *role = NAMESPACE_DELETER_ROLE.into();
                 renamed = true;
             }

@@ -49,6 +49,17 @@ impl DocumentWorld {
             assert_eq!(metadata["labels"]["tenant-broker.io/tenant"], "solar");
             assert!(metadata.get("ownerReferences").is_none(), "{bound}");
         }
+        // The document prints it with the name that the role has there.
+        self.apply(4).await;
+        self.until_roles(alice, &["admin", DELETER]).await;
+        let theirs = json!(["admin", "capsule-namespace-deleter"]);
+        self.until_tenant(|tenant| {
+            let conditions = tenant["status"]["conditions"].to_string();
+            tenant["spec"]["owners"][0]["clusterRoles"] == theirs
+                && tenant["status"]["observedGeneration"] == tenant["metadata"]["generation"]
+                && !conditions.contains("RoleNotAllowed")
+        })
+        .await;
     }
 
     pub(super) async fn an_owner_with_the_role_view_may_only_view(&self) {
