@@ -25,6 +25,7 @@ mod manifests;
 mod membership;
 mod node_selector;
 mod races;
+mod random;
 mod reconcile;
 mod rest;
 mod restored;
