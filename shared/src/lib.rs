@@ -53,8 +53,8 @@ pub use session::{
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use tenant::{
     CreateNamespaceRequest, MAX_TENANT_NAME_LENGTH, MoveNamespaceRequest, NamespaceMovePlan,
-    TenantCondition, TenantInfo, TenantList, TenantMember, TenantMemberList, TenantNamespace,
-    TenantNamespaceList, TenantRole, TenantSuspension,
+    RoleBindingName, TenantCondition, TenantInfo, TenantList, TenantMember, TenantMemberList,
+    TenantNamespace, TenantNamespaceList, TenantRole, TenantSuspension,
 };
 pub use tenant_write::{
     ApplyTenantRequest, CreateTenantRequest, NamespacesOnDelete, TenantDeletion, TenantObject,

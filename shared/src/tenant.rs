@@ -205,4 +205,20 @@ pub struct TenantSuspension {
     pub state: String,
     /// Steps of the operation.
     pub steps: Vec<Step>,
+    /// In the response to a resumption: RoleBindings that the suspension deleted and that the broker did
+    /// not make, by namespace and name, at most about 1,000. They are not restored; their owners make them
+    /// again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", oai(default, skip_serializing_if_is_empty))]
+    pub bindings_not_restored: Vec<RoleBindingName>,
+}
+
+/// A RoleBinding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct RoleBindingName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
 }

@@ -13,7 +13,7 @@
 //! | `conditions`, `status` | the status of an object |
 //! | `decision` | the tenant in audit rows about it |
 //! | `cache` | Tenants and names of namespaces in memory |
-//! | `settings`, `store` | settings; the tables `tenants`, `tenant_namespaces` and `namespace_moves` |
+//! | `settings`, `store` | settings; the tables `tenants`, `tenant_namespaces`, `namespace_moves` and `tenant_deleted_bindings` |
 //!
 //! This module decides and stores. The module `tenant_controller` reads and writes the cluster.
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenant_shared::{TenantCondition, TenantSuspension};
+use tenant_shared::{RoleBindingName, TenantCondition, TenantSuspension};
 use uuid::Uuid;
 
 use super::{TenantOperations, error::TenantError};
@@ -136,7 +136,20 @@ impl TenantOperations {
             );
         }
         let name = row.name.to_string();
-        Ok(TenantSuspension { name, state: state.to_owned(), steps: steps.into_steps(further) })
+        let deleted = if step == RESTORE && is_done {
+            self.suspensions.deleted_bindings(row.id).await?
+        } else {
+            Vec::new()
+        };
+        let not_restored = deleted.into_iter();
+        let not_restored =
+            not_restored.map(|(namespace, name)| RoleBindingName { namespace, name });
+        Ok(TenantSuspension {
+            name,
+            state: state.to_owned(),
+            steps: steps.into_steps(further),
+            bindings_not_restored: not_restored.collect(),
+        })
     }
 
     /// Waits until the status of the Tenant says that the controller has restored everything. Returns what

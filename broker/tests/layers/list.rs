@@ -106,6 +106,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ("tenants", "tenant"),
     ("tenant_namespaces", "tenant"),
     ("namespace_moves", "tenant"),
+    ("tenant_deleted_bindings", "tenant"),
     ("workspaces", "workspace"),
     ("drifts", "workspace"),
     ("issued_credentials", "credential"),

@@ -38,8 +38,9 @@ DROP TABLE tenants;"
     }
 }
 
-/// What migrations 0019 and 0020 did, taken back.
+/// What migrations 0019 to 0021 did, taken back.
 const DROP_MEMBERSHIPS: &str = "\
+DROP TABLE tenant_deleted_bindings;
 DROP TABLE namespace_moves;
 DROP VIEW membership_homes;
 DROP INDEX workspaces_home_namespace;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenant_shared::TenantSuspension;
+use tenant_shared::{RoleBindingName, TenantSuspension};
 use tokio::time::Instant;
 
 use crate::{
@@ -16,6 +16,9 @@ use crate::{
     suspension::{POLL_INTERVAL, open_steps, report_open_steps, steps_table},
     world::World,
 };
+
+/// RoleBindings that a message names.
+const MAX_NAMED_BINDINGS: usize = 10;
 
 /// The operation of the command.
 #[derive(Clone, Copy)]
@@ -92,6 +95,7 @@ fn run(
     let request = broker.set_tenant(tenant, operation.verb(), options.reason.text.as_deref());
     let response = runtime::block_on(request)??;
     output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
+    report_bindings(&response.bindings_not_restored, world);
     if !is_complete(&response, operation) {
         report_open_steps(operation.decided_text(), &response.steps, world);
         let wait = wait_for_completion(&broker, tenant, operation, deadline, flags, world);
@@ -99,6 +103,23 @@ fn run(
     }
     world.print_message(operation.done_text(tenant));
     Ok(())
+}
+
+/// Names the RoleBindings that a resumption does not restore.
+fn report_bindings(bindings: &[RoleBindingName], world: &World) {
+    if bindings.is_empty() {
+        return;
+    }
+    let named = bindings.iter().take(MAX_NAMED_BINDINGS);
+    let named: Vec<String> = named.map(|it| format!("{}/{}", it.namespace, it.name)).collect();
+    let further = match bindings.len() - named.len() {
+        0 => String::new(),
+        further => format!(" and {further} more (-o json shows them)"),
+    };
+    world.print_message(format!(
+        "The suspension deleted RoleBindings of owners, who have to make them again: {}{further}.",
+        named.join(", ")
+    ));
 }
 
 /// Whether the response shows that the operation has no open steps.

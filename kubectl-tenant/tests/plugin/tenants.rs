@@ -690,3 +690,29 @@ fn each_tenant_of_a_file_is_applied() {
     std::fs::write(&file, "apiVersion: v1\nkind: Pod\n").unwrap();
     assert!(command(&home, &args).failed(1).contains("document 1 is no Tenant"));
 }
+
+#[test]
+fn a_resumption_names_the_role_bindings_that_owners_have_to_make_again() {
+    let bindings: Vec<_> = (0..12)
+        .map(|number| json!({"namespace": "solar-a", "name": format!("app-{number:02}")}))
+        .collect();
+    let step = json!({"step": "restore", "result": "done", "duration_ms": 7});
+    let answer = json!({"name": "solar", "state": "Active", "steps": [step],
+        "bindings_not_restored": bindings});
+    let broker = StubServer::start(move |request, _| {
+        if request.path == "/api/v1/tenants/solar/resume" {
+            json_response(200, &answer)
+        } else {
+            stub_broker::respond_confirmed(request, Account(1))
+        }
+    });
+    let (home, _broker) = stub_broker::sign_in(broker, &[]);
+    let output = home.run(&["tenants", "resume", "solar"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let named = "have to make them again: solar-a/app-00, ";
+    assert!(output.stderr.contains(named), "{output:?}");
+    let further = "solar-a/app-09 and 2 more (-o json shows them).";
+    assert!(output.stderr.contains(further), "{output:?}");
+    let document = home.run(&["tenants", "resume", "solar", "-o", "json"]).document();
+    assert_eq!(document["bindings_not_restored"].as_array().unwrap().len(), 12);
+}

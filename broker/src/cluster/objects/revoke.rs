@@ -1,6 +1,6 @@
 //! Revocation of access in the cluster; every step is idempotent.
 
-use std::{fmt::Debug, ops::ControlFlow, time::Duration};
+use std::{collections::BTreeSet, fmt::Debug, ops::ControlFlow, time::Duration};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Request, header};
@@ -46,6 +46,27 @@ const FINALIZER_INTERVAL: Duration = Duration::from_millis(50);
 /// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
 /// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Names of deleted RoleBindings that are returned.
+const MAX_DELETED_NAMES: usize = 1_000;
+
+/// RoleBindings that were deleted in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletedBindings {
+    /// Number of deletions; one that was made again counts again.
+    pub count: usize,
+    /// Names, at most 1,000.
+    pub names: BTreeSet<String>,
+}
+
+impl DeletedBindings {
+    fn add(&mut self, name: String) {
+        self.count += 1;
+        if self.names.len() < MAX_DELETED_NAMES {
+            self.names.insert(name);
+        }
+    }
+}
 
 impl Cluster {
     /// Sets the suspended label on a workspace's namespace, or removes it; with a uid, only on a
@@ -110,11 +131,14 @@ impl Cluster {
     /// finalizer or a dependent grants its role until it is gone. So bindings are deleted with
     /// background propagation, and those that still exist lose their finalizers.
     ///
-    /// Returns how many were deleted, without the broker's own one.
+    /// Returns what was deleted, without the broker's own one.
     ///
     /// # Errors
     /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
-    pub async fn delete_role_bindings(&self, namespace: &str) -> Result<usize, ClusterError> {
+    pub async fn delete_role_bindings(
+        &self,
+        namespace: &str,
+    ) -> Result<DeletedBindings, ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
@@ -160,18 +184,19 @@ pub(in crate::cluster) fn bindings_in(client: Client, namespace: &str) -> Pages<
         .with_small_pages()
 }
 
-/// Deletes RoleBindings in rounds until two lists are empty. Returns how many were deleted.
-async fn delete_all(client: Client, namespace: &str) -> Result<usize, ClusterError> {
+/// Deletes RoleBindings in rounds until two lists are empty.
+async fn delete_all(client: Client, namespace: &str) -> Result<DeletedBindings, ClusterError> {
     let api: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let (mut deleted, mut pages) = (0, bindings_in(client, namespace));
+    let (mut deleted, mut pages) = (DeletedBindings::default(), bindings_in(client, namespace));
     let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
     loop {
-        let (number, failure) = delete_listed(&api, &mut pages).await;
+        let before = deleted.count;
+        let failure = delete_listed(&api, &mut pages, &mut deleted).await;
+        let number = deleted.count - before;
         // As long as some are deleted, the next round tries the others again.
         let was_empty = number == 0 && failure.is_none();
-        match failure {
-            Some(error) if number == 0 => return Err(error),
-            _ => deleted += number,
+        if let Some(error) = failure.filter(|_| number == 0) {
+            return Err(error);
         }
         match rounds.end_round(was_empty).await {
             Ok(ControlFlow::Break(())) => return Ok(deleted),
@@ -184,12 +209,13 @@ async fn delete_all(client: Client, namespace: &str) -> Result<usize, ClusterErr
     }
 }
 
-/// Deletes the objects of a list. Returns how many were deleted, and the first error.
+/// Deletes the objects of a list. Returns the first error.
 async fn delete_listed(
     api: &Api<RoleBinding>,
     pages: &mut Pages<ObjectIdentity>,
-) -> (usize, Option<ClusterError>) {
-    let (mut deleted, mut failure) = (0, None);
+    deleted: &mut DeletedBindings,
+) -> Option<ClusterError> {
+    let mut failure = None;
     // A page of large bindings has few of them, so the next one is read meanwhile.
     let listed = stream::try_unfold(pages, |pages| async {
         let _permit = large_response().await;
@@ -203,17 +229,21 @@ async fn delete_listed(
         .try_flatten()
         .map(|binding| {
             let api = api.clone();
-            async move { delete_or_remove_finalizers(&api, &binding?).await }
+            async move {
+                let binding = binding?;
+                delete_or_remove_finalizers(&api, &binding).await?;
+                Ok(binding.name())
+            }
         })
         .buffer_unordered(MAX_IN_FLIGHT)
         .boxed();
     while let Some(result) = results.next().await {
         match result {
-            Ok(()) => deleted += 1,
+            Ok(name) => deleted.add(name),
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    (deleted, failure)
+    failure
 }
 
 /// Deletes an object; removes the finalizers of one that is being deleted.

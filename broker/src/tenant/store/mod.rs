@@ -1,11 +1,13 @@
-//! Tables `tenants`, `tenant_namespaces` and `namespace_moves`: the rows behind the objects of the
-//! kind `Tenant`, the namespaces that belong to them, and announced moves of namespaces.
+//! Tables `tenants`, `tenant_namespaces`, `namespace_moves` and `tenant_deleted_bindings`: the rows behind
+//! the objects of the kind `Tenant`, the namespaces that belong to them, announced moves of namespaces, and
+//! what a suspension deleted.
 //!
 //! A transaction that changes both locks the row of the tenant first and then those of namespaces,
 //! so that two of them never wait for each other. `UPDATE … SET status = status` locks a row on both
 //! engines.
 
 mod claim;
+mod deleted_bindings;
 mod moves;
 mod namespace_row;
 mod namespaces;

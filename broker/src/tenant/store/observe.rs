@@ -10,7 +10,7 @@
 
 use uuid::Uuid;
 
-use super::{TenantRow, TenantStatus, Tenants};
+use super::{TenantRow, TenantStatus, Tenants, deleted_bindings};
 use crate::{
     base::db::Tx,
     on_engine,
@@ -167,6 +167,7 @@ impl Tenants {
         }
         on_engine!(tx.connection(), c =>
             sqlx::query(ORPHAN).bind(id).bind(now).execute(c).await.map(drop))?;
+        deleted_bindings::clear(tx, id).await?;
         Ok(true)
     }
 

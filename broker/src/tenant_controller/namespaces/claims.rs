@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use tenant_shared::FORMER_TENANT_LABEL;
 use uuid::Uuid;
 
 use super::{TenantNamespaces, has_label_of_a_move, has_labels_of_others};
@@ -76,6 +78,9 @@ impl TenantController {
             }
             let may_have = self.may_have(tenant, &name, &open)
                 && (is_bound || self.cache.check_accounts(&tenant.name, &name).is_ok());
+            // One that a tenant left does not become that of a later tenant of the name.
+            let is_former = live.is_some_and(|it| it.labels().contains_key(FORMER_TENANT_LABEL));
+            let may_have = may_have && !is_former;
             if has_labels_of_others(live) || !may_have && !moves.contains_key(&name) {
                 refused.push(name);
             } else {

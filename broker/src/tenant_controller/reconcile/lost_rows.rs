@@ -1,46 +1,54 @@
-//! Namespaces of a suspended tenant whose rows were lost, for example by a restore.
+//! Namespaces of a suspended tenant that have no row which this version can read: a restore lost it, or a
+//! newer version wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
-use tenant_shared::TENANT_LABEL;
+use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::is_of;
+use super::revoke::{NamespaceRevocation, is_of};
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
-    tenant::{NamespaceStatus, TenantRow, home_name},
+    tenant::{NamespaceStatus, TenantName, TenantRow, home_name, prefixes_of, role_binding_name},
     tenant_controller::{
         TenantController,
         namespaces::has_label_of_a_move,
-        objects::{
-            snapshot::{MAX_OTHERS, is_binding_name},
-            withdraw::MAX_IN_FLIGHT,
-        },
+        objects::{snapshot::MAX_OTHERS, withdraw::MAX_IN_FLIGHT},
     },
 };
 
 /// Namespaces by name.
 type Live<'a> = BTreeMap<&'a str, &'a Namespace>;
 
-/// Namespace and name of a RoleBinding.
-type BindingKey = (String, String);
+/// What lists show of a tenant that is suspended.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// Namespaces of the tenant without a row, in which rights are revoked.
+    pub(super) without_row: BTreeSet<String>,
+    /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has.
+    pub(super) of_others: BTreeSet<String>,
+    /// The broker's RoleBindings, by namespace and name.
+    bindings: Vec<(String, String)>,
+    /// What failed, for people.
+    pub(super) failures: Vec<String>,
+}
 
 impl TenantController {
-    /// Writes the rows of namespaces that lost them, and then deletes the broker's bindings that a list
-    /// shows. The rows come first, because later only a row says that such a namespace is the tenant's.
-    /// `known` are the namespaces with rows, `listed` those with the label of the tenant, unless that list
-    /// failed. Returns the names of the namespaces with new rows, and what failed, for people.
-    pub(super) async fn revoke_listed(
+    /// Lists the broker's bindings of a tenant, and finds the namespaces without a row. Those that a
+    /// restore lost get a row, because once their bindings are deleted only a row says that they are the
+    /// tenant's. `known` are the namespaces with rows, `live` those with the label of the tenant, unless
+    /// that list failed.
+    pub(super) async fn list_of_suspension(
         &self,
         row: &TenantRow,
         known: &BTreeSet<&str>,
-        listed: Option<&[Namespace]>,
-    ) -> (BTreeSet<String>, Vec<String>) {
+        live: Option<&[Namespace]>,
+    ) -> Listed {
         let home = home_name(&row.name);
-        let unknown: Live<'_> = listed
+        let unknown: Live<'_> = live
             .into_iter()
             .flatten()
             .filter_map(|live| Some((live.metadata.name.as_deref()?, live)))
@@ -48,34 +56,27 @@ impl TenantController {
                 *name != home && !known.contains(name) && is_of(live, name, &row.name)
             })
             .collect();
-        let mut failures = Vec::new();
-        let mut bindings = match self.broker_bindings_of(row, &unknown).await {
-            Ok(bindings) => bindings,
+        let mut listed = Listed::default();
+        match self.broker_bindings_of(row, &unknown, &mut listed.failures).await {
+            Ok(bindings) => listed.bindings = bindings,
+            // What is bound is not known, so no row is written.
             Err(error) => {
-                failures.push(format!("RoleBindings of the tenant: {}", error_chain(&error)));
-                Vec::new()
+                let failure = format!("RoleBindings of the tenant: {}", error_chain(&error));
+                listed.failures.push(failure);
+                return listed;
             }
-        };
-        let recovered = match self.recover_rows(row, known.len(), &unknown, &bindings).await {
-            Ok(recovered) => recovered,
-            Err(error) => {
-                failures.push(format!("rows of namespaces: {}", error_chain(&error)));
-                bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
-                BTreeSet::new()
-            }
-        };
-        if listed.is_none() {
-            bindings
+        }
+        if let Err(error) = self.recover_rows(row, known.len(), &unknown, &mut listed).await {
+            listed.failures.push(format!("rows of namespaces: {}", error_chain(&error)));
+            listed.without_row.clear();
+            listed.bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
+        }
+        if live.is_none() {
+            listed
+                .bindings
                 .retain(|(namespace, _)| *namespace == home || known.contains(namespace.as_str()));
         }
-        let requests: Vec<_> = bindings
-            .iter()
-            .map(|(namespace, name)| self.delete_broker_binding(namespace, name))
-            .collect();
-        let results: Vec<Option<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        failures.extend(results.into_iter().flatten());
-        (recovered, failures)
+        listed
     }
 
     /// The broker's bindings with the label of a tenant. If there are many others, only those in the
@@ -84,8 +85,9 @@ impl TenantController {
         &self,
         row: &TenantRow,
         unknown: &Live<'_>,
-    ) -> Result<Vec<BindingKey>, ClusterError> {
-        let is_ours = |binding: &RoleBinding| is_binding_name(&row.name, &binding.name_any());
+        failures: &mut Vec<String>,
+    ) -> Result<Vec<(String, String)>, ClusterError> {
+        let is_ours = |binding: &RoleBinding| is_broker_binding(&row.name, binding);
         let listed = self
             .cluster
             .role_bindings_within(TENANT_LABEL, row.name.as_str(), MAX_OTHERS, is_ours)
@@ -93,6 +95,11 @@ impl TenantController {
         let bindings = if let Some(bindings) = listed {
             bindings
         } else {
+            failures.push(format!(
+                "more than {MAX_OTHERS} RoleBindings that the broker did not make have the label \
+                 {TENANT_LABEL}={}, so others may be hidden; remove the label from them",
+                row.name
+            ));
             let keys = unknown.keys().flat_map(|namespace| {
                 let names = self.broker_bindings(&row.name, namespace).into_iter();
                 names.map(|name| ((*namespace).to_owned(), name))
@@ -104,41 +111,120 @@ impl TenantController {
         Ok(bindings.into_iter().filter_map(key).collect())
     }
 
-    /// Writes the rows of the namespaces that have a binding of the broker, or the label of a suspended
-    /// one, as an earlier attempt leaves it. Only the broker and administrators may write either. Those
-    /// that another tenant has are left out. Without a binding a namespace is counted only if a run
-    /// claims it. `known` is the number of rows. Returns the names of these namespaces.
+    /// Finds the namespaces that have a binding of the broker, or the label of a suspended one, as an
+    /// earlier attempt leaves it. Only the broker and administrators may write either. Those that no
+    /// tenant has get a row. It is counted if there is a binding and the name is the tenant's; a run
+    /// claims the others as far as their name, their accounts and the quota allow it. `known` is the
+    /// number of rows.
     async fn recover_rows(
         &self,
         row: &TenantRow,
         known: usize,
         unknown: &Live<'_>,
-        bindings: &[BindingKey],
-    ) -> sqlx::Result<BTreeSet<String>> {
-        let bound: BTreeSet<&str> =
-            bindings.iter().map(|(namespace, _)| namespace.as_str()).collect();
-        let (with_binding, with_label): (Vec<_>, Vec<_>) = unknown
+        listed: &mut Listed,
+    ) -> sqlx::Result<()> {
+        let bound: BTreeSet<&str> = listed.bindings.iter().map(|(it, _)| it.as_str()).collect();
+        let evident: Vec<(&str, &Namespace)> = unknown
             .iter()
-            .filter(|(name, live)| {
-                bound.contains(*name) || is_marked_suspended(live) && !has_label_of_a_move(live)
-            })
-            .map(|(name, _)| (*name).to_owned())
-            .partition(|name| bound.contains(name.as_str()));
-        let (creating, over_quota) = (NamespaceStatus::Creating, NamespaceStatus::OverQuota);
-        let mut recovered = BTreeSet::new();
-        for (mut names, status) in [(with_binding, creating), (with_label, over_quota)] {
-            let held = self.tenants.held_by_others(row.id, &names).await?;
-            names.retain(|name| !held.contains_key(name));
-            let rows = known + recovered.len();
-            self.tenants.recover_namespaces(row.id, &names, status, rows).await?;
-            recovered.extend(names);
+            .map(|(name, live)| (*name, *live))
+            .filter(|(name, live)| bound.contains(name) || is_marked_suspended(live))
+            .collect();
+        if evident.is_empty() {
+            return Ok(());
         }
-        if !recovered.is_empty() {
-            tracing::warn!(
-                tenant = %row.name, namespaces = recovered.len(),
-                "a suspension found namespaces of a tenant without rows, as after a restore"
-            );
+        let names: Vec<String> = evident.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let held = self.tenants.held_by_others(row.id, &names).await?;
+        let open = self.tenants.open_names().await?;
+        let (mut creating, mut over_quota) = (Vec::new(), Vec::new());
+        for (name, live) in evident {
+            let is_bound = bound.contains(name);
+            let former = live.labels().contains_key(FORMER_TENANT_LABEL);
+            match name {
+                name if held.contains_key(name) && is_bound => {
+                    listed.of_others.insert(name.to_owned());
+                    continue;
+                }
+                name if held.contains_key(name) || former && !is_bound => continue,
+                name => listed.without_row.insert(name.to_owned()),
+            };
+            let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
+            if is_bound && owner.is_some_and(|owner| owner == row.name) {
+                creating.push(name.to_owned());
+            } else if !has_label_of_a_move(live) {
+                over_quota.push(name.to_owned());
+            }
         }
-        Ok(recovered)
+        let rows = known + creating.len();
+        self.tenants
+            .recover_namespaces(row.id, &creating, NamespaceStatus::Creating, known)
+            .await?;
+        self.tenants
+            .recover_namespaces(row.id, &over_quota, NamespaceStatus::OverQuota, rows)
+            .await?;
+        tracing::warn!(
+            tenant = %row.name, namespaces = listed.without_row.len() + listed.of_others.len(),
+            "a suspension found namespaces of a tenant without rows, as after a restore"
+        );
+        Ok(())
+    }
+
+    /// Deletes the RoleBindings in namespaces that other tenants have, also those that owners made. They
+    /// get no label, because their tenants may not be suspended.
+    pub(super) async fn revoke_in_others(
+        &self,
+        row: &TenantRow,
+        namespaces: &BTreeSet<String>,
+    ) -> Vec<String> {
+        let requests: Vec<_> = namespaces
+            .iter()
+            .map(|name| self.finish_in(row, NamespaceRevocation::without_label(name)))
+            .collect();
+        let results: Vec<Vec<String>> =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        results.into_iter().flatten().collect()
+    }
+
+    /// Deletes the broker's bindings of a list outside the namespaces in which all were deleted just now.
+    /// Returns what failed.
+    pub(super) async fn delete_listed_bindings(
+        &self,
+        listed: &Listed,
+        revoked: &BTreeSet<&str>,
+    ) -> Vec<String> {
+        let left = listed.bindings.iter();
+        let left = left.filter(|(namespace, _)| !revoked.contains(namespace.as_str()));
+        let requests: Vec<_> =
+            left.map(|(namespace, name)| self.delete_broker_binding(namespace, name)).collect();
+        let results: Vec<Option<String>> =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        results.into_iter().flatten().collect()
+    }
+}
+
+/// Whether the broker gives a RoleBinding of its role such a name. The API server lets it delete only
+/// these in namespaces that no tenant has.
+fn is_broker_binding(tenant: &TenantName, binding: &RoleBinding) -> bool {
+    binding.name_any() == role_binding_name(tenant, &binding.role_ref.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_binding_of_the_broker_has_the_name_of_its_role() {
+        let solar = "solar".parse().unwrap();
+        let is_ours = |name: &str, role: &str| {
+            let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": role});
+            let binding = json!({"metadata": {"name": name}, "roleRef": role});
+            is_broker_binding(&solar, &serde_json::from_value(binding).unwrap())
+        };
+        assert!(is_ours("tenant-solar-admin", "admin"));
+        assert!(!is_ours("tenant-solar-admin", "view"));
+        assert!(!is_ours("tenant-lunar-admin", "admin"));
+        assert!(!is_ours("app", "admin"));
     }
 }

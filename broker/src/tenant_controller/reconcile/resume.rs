@@ -1,6 +1,6 @@
 //! Resumption of a tenant in the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
@@ -29,11 +29,19 @@ impl TenantController {
         snapshot: &Snapshot,
     ) -> Result<Vec<String>, ReconcileError> {
         let home = home_name(&row.name);
+        // A suspension reached those without a row that this version can read as well.
+        let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        let without_row = snapshot.namespaces().filter(|(name, live)| {
+            !known.contains(name) && is_marked_suspended(live) && is_of(live, name, &row.name)
+        });
+        let without_row: Vec<String> = without_row.map(|(name, _)| name.to_owned()).collect();
+        let held = self.tenants.held_by_others(row.id, &without_row).await?;
+        let has_no_row = |name: &str| !known.contains(name) && !held.contains_key(name);
         let ours: BTreeMap<&str, &NamespaceRow> =
             with_rights(rows).map(|row| (row.name.as_str(), row)).collect();
         let is_ours = |name: &str, live: &Namespace| {
             let of_row = ours.get(name);
-            (of_row.is_some() || name == home) && is_of(live, name, &row.name)
+            (of_row.is_some() || name == home || has_no_row(name)) && is_of(live, name, &row.name)
                 || of_row.is_some_and(|row| is_relabelled(row, live))
         };
         // A suspension reached those with the label of another tenant as well.

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::revocation_progress::NamespaceToRevoke;
 use crate::{
     base::error_chain,
-    cluster::{ClusterError, EMPTY_LIST_INTERVAL, is_marked_suspended},
+    cluster::{ClusterError, DeletedBindings, EMPTY_LIST_INTERVAL, is_marked_suspended},
     tenant::{
         ClusterRoleName, NamespaceRow, NamespaceStatus, TenantName, TenantRow, TenantStatus,
         home_name, role_binding_name,
@@ -22,6 +22,7 @@ use crate::{
     tenant_controller::{
         TenantController,
         namespaces::moves::{is_same_namespace, may_be_relabelled},
+        objects::snapshot::is_binding_name,
     },
 };
 
@@ -52,6 +53,14 @@ pub(super) struct NamespaceRevocation {
     /// Names of the broker's bindings that were not tried, because the Tenant does not give their roles.
     untried: Vec<String>,
     failures: Vec<String>,
+}
+
+impl NamespaceRevocation {
+    /// A namespace in which only bindings are deleted.
+    pub(super) fn without_label(name: &str) -> Self {
+        let (untried, failures) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), is_labelled: false, is_open: true, untried, failures }
+    }
 }
 
 impl TenantController {
@@ -198,21 +207,39 @@ impl TenantController {
             if row.status == TenantStatus::Suspended
                 && !self.cluster.has_role_bindings(namespace).await?
             {
-                return Ok(0);
+                return Ok(DeletedBindings::default());
             }
             self.cluster.delete_role_bindings(namespace).await
         };
         match deleted.await {
-            Ok(0) => {}
-            Ok(bindings) => tracing::info!(
-                tenant = %row.name,
-                namespace,
-                bindings,
-                "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
-            ),
+            Ok(DeletedBindings { count: 0, .. }) => {}
+            Ok(deleted) => self.record_deleted_bindings(row, namespace, deleted).await,
             Err(error) => failures.extend(failure(namespace, "RoleBindings", &error)),
         }
         failures
+    }
+
+    /// Records the RoleBindings of others that were deleted, so that a resumption names them.
+    async fn record_deleted_bindings(
+        &self,
+        row: &TenantRow,
+        namespace: &str,
+        deleted: DeletedBindings,
+    ) {
+        tracing::info!(
+            tenant = %row.name,
+            namespace,
+            bindings = deleted.count,
+            "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
+        );
+        let names = deleted.names.into_iter().filter(|name| !is_binding_name(&row.name, name));
+        let names: Vec<String> = names.collect();
+        if let Err(error) = self.tenants.record_deleted_bindings(row.id, namespace, &names).await {
+            tracing::warn!(
+                tenant = %row.name, namespace, error = error_chain(&error),
+                "the RoleBindings that a suspension deleted were not recorded"
+            );
+        }
     }
 }
 

@@ -62,15 +62,28 @@ impl TenantController {
             // Without the list each namespace is read.
             failures.extend(self.label_all(row, &counted, &labelled, &permits).await);
         }
-        let readable = rows.rows.iter().map(|row| row.name.as_str());
-        let known = readable.chain(rows.unreadable.iter().map(String::as_str)).collect();
-        let (recovered, failed) = self.revoke_listed(row, &known, listed.as_deref()).await;
-        failures.extend(failed);
-        let recovered = recovered.iter().map(|name| (name.as_str(), None)).collect();
-        let counted = if is_first { Vec::new() } else { counted };
-        for namespaces in [counted, recovered, beyond] {
+        let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
+        let mut of_lists = self.list_of_suspension(row, &known, listed.as_deref()).await;
+        failures.append(&mut of_lists.failures);
+        let without_row = of_lists.without_row.iter().map(|name| (name.as_str(), None)).collect();
+        let later = if is_first { Vec::new() } else { counted };
+        let queues = [later, without_row, beyond].map(|it| self.revocations.open(row, it));
+        let names = queues.iter().flatten().map(|(name, _)| *name);
+        // In one that is not the tenant's any more nothing is done.
+        let is_ours = |live: &&Namespace| is_of(live, &live.name_any(), &row.name);
+        let ours: BTreeSet<&str> = listed
+            .iter()
+            .flatten()
+            .filter(is_ours)
+            .filter_map(|live| live.metadata.name.as_deref())
+            .collect();
+        let revoked = names.filter(|name| ours.contains(name)).collect();
+        for namespaces in queues {
             failures.extend(self.revoke_in_each(row, namespaces, &labelled, &permits).await);
         }
+        failures.extend(self.revoke_in_others(row, &of_lists.of_others).await);
+        // Last, because their deletion may take long, and most of them are deleted by then.
+        failures.extend(self.delete_listed_bindings(&of_lists, &revoked).await);
         Ok(failures)
     }
 
@@ -118,7 +131,7 @@ impl TenantController {
     }
 
     /// Revokes the rights in one namespace after the other, some at once, so that each attempt ends what
-    /// it begins. Those that this process has ended already are left out.
+    /// it begins.
     async fn revoke_in_each(
         &self,
         row: &TenantRow,
@@ -126,8 +139,7 @@ impl TenantController {
         labelled: &BTreeSet<String>,
         permits: &Semaphore,
     ) -> Vec<String> {
-        let open = self.revocations.open(row, namespaces);
-        let requests = open.into_iter().map(|namespace| async move {
+        let requests = namespaces.into_iter().map(|namespace| async move {
             let is_labelled = labelled.contains(namespace.0);
             self.revocations.count_attempt(row, namespace.0);
             let begun = self.begin_in(row, namespace, is_labelled, permits).await;

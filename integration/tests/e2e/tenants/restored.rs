@@ -9,7 +9,9 @@ use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
-use tenant_shared::{Code, SUSPENDED_LABEL, SuspendRequest, TENANT_LABEL};
+use tenant_shared::{
+    Code, RoleBindingName, SUSPENDED_LABEL, SuspendRequest, TENANT_LABEL, TenantSuspension,
+};
 
 use super::reconcile::{PRODUCTION, RECONCILE_TIMEOUT, until, until_status, world};
 use super::rest::{SOLAR, apply, until_active};
@@ -19,15 +21,15 @@ use super::{TENANT_BROKER, until_served};
 const HELD: Duration = Duration::from_secs(20);
 
 /// Resumes the tenant once that is allowed.
-async fn resume(operator: &Api) {
+async fn resume(operator: &Api) -> TenantSuspension {
     probe::until("the resumption", RECONCILE_TIMEOUT, || async {
         Ok(match operator.resume_tenant(SOLAR, &SuspendRequest::default()).await {
-            Ok(answer) if answer.state == "Active" => Probe::Ready(()),
+            Ok(answer) if answer.state == "Active" => Probe::Ready(answer),
             other => Probe::NotYet(format!("{other:?}")),
         })
     })
     .await
-    .unwrap();
+    .unwrap()
 }
 
 async fn has_no_binding(world: &World, namespace: &str) {
@@ -163,7 +165,9 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     let log = broker.log().unwrap();
     assert!(log.contains("found namespaces of a tenant without rows"), "{log}");
 
-    resume(&operator).await;
+    let not_restored = resume(&operator).await.bindings_not_restored;
+    let deleted = RoleBindingName { namespace: marked.to_owned(), name: "app".to_owned() };
+    assert_eq!(not_restored, [deleted]);
     for namespace in [PRODUCTION, marked] {
         until(&world, &["namespace", namespace], |namespace| {
             namespace["metadata"]["labels"].get(SUSPENDED_LABEL).is_none()
@@ -176,11 +180,11 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     }
 
     // A binding of the broker in a namespace that has lost its row and the label of the tenant.
-    let deletes = |seen: &RecordedRequest| {
+    let refused = |seen: &RecordedRequest| {
         seen.method == Method::DELETE && seen.path.contains(&format!("/{PRODUCTION}/rolebindings"))
     };
     let refusal = Fault::respond(StatusCode::INTERNAL_SERVER_ERROR);
-    world.proxy().unwrap().add(Rule::new(refusal).when(deletes));
+    world.proxy().unwrap().add(Rule::new(refusal).when(refused));
     let unlabel = format!("{TENANT_LABEL}-");
     let unlabelled = admin.run(&["label", "namespace", PRODUCTION, &unlabel]).await.unwrap();
     unlabelled.success().unwrap();

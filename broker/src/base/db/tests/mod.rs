@@ -110,7 +110,7 @@ async fn both_engines_have_the_same_tables() {
     let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
     let ours = tables_and_views(&sqlite.db).await;
     let theirs = tables_and_views(&postgres.db).await;
-    assert!(ours.contains_key("workspaces") && ours.len() == 24 + 12, "{ours:?}");
+    assert!(ours.contains_key("workspaces") && ours.len() == 25 + 12, "{ours:?}");
     assert_eq!(ours, theirs);
     assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
     let keys = references(&sqlite.db).await;

@@ -11,6 +11,7 @@ on_both_engines!(
     a_suspension_is_kept_only_if_no_other_decision_was_made_since,
     a_resumption_begins_from_an_old_suspension_only,
     of_concurrent_decisions_each_change_is_recorded_once,
+    deleted_bindings_are_known_until_the_next_suspension,
     a_claim_for_a_user_needs_an_active_tenant,
     only_the_own_claim_that_is_creating_is_released,
 );
@@ -148,6 +149,41 @@ async fn of_concurrent_decisions_each_change_is_recorded_once(on: On) {
     assert_eq!(resumptions, 1, "nothing completes the suspension that comes after it");
     let expected = if suspensions == 1 { TenantStatus::Suspending } else { TenantStatus::Resuming };
     assert_eq!(status(&replicas[0], row.id).await, expected);
+}
+
+async fn deleted_bindings_are_known_until_the_next_suspension(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (row, other) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    let record = async |tenant, namespace, names: &[String]| {
+        tenants.record_deleted_bindings(tenant, namespace, names).await.unwrap();
+    };
+    let suspend = async || {
+        tenants.begin_suspension(row.id, event(Action::SuspendTenant)).await.unwrap();
+    };
+    let [a, b] = ["app", "b"].map(str::to_owned);
+    suspend().await;
+    record(row.id, "solar-b", std::slice::from_ref(&a)).await;
+    record(row.id, "solar-a", &[b.clone(), a.clone()]).await;
+    record(row.id, "solar-a", std::slice::from_ref(&a)).await;
+    record(other.id, "lunar-a", std::slice::from_ref(&a)).await;
+    let named = |namespace: &str, name: &String| (namespace.to_owned(), name.clone());
+    let all = [named("solar-a", &a), named("solar-a", &b), named("solar-b", &a)];
+    assert_eq!(tenants.deleted_bindings(row.id).await.unwrap(), all);
+    // A suspension that interrupts the resumption adds to them.
+    set_status(&storage, TenantStatus::Resuming).await;
+    suspend().await;
+    assert_eq!(tenants.deleted_bindings(row.id).await.unwrap(), all);
+    let many: Vec<String> = (0..1_200).map(|number| format!("many-{number}")).collect();
+    record(row.id, "solar-many", &many).await;
+    record(row.id, "solar-more", &many).await;
+    assert_eq!(tenants.deleted_bindings(row.id).await.unwrap().len(), 1_000);
+    // The next one begins anew.
+    set_status(&storage, TenantStatus::Active).await;
+    suspend().await;
+    assert!(tenants.deleted_bindings(row.id).await.unwrap().is_empty());
+    tenants.close(other.id).await.unwrap();
+    assert!(tenants.deleted_bindings(other.id).await.unwrap().is_empty());
 }
 
 async fn a_claim_for_a_user_needs_an_active_tenant(on: On) {
