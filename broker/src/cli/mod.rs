@@ -330,6 +330,9 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
         print(&written)?;
     }
     administrator.report_tenants(groups, &mut report).await?;
+    if !groups.is_empty() {
+        administrator.report_homes(&mut report).await?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,11 +2,13 @@
 //! that has objects, and reports Tenants that break the rules.
 
 use anyhow::{Context as _, bail};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::Value;
+use tenant_shared::{HOME_LABEL, NAME_PREFIX, WORKSPACE_LABEL};
 
 use super::{
     Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
@@ -14,6 +16,8 @@ use super::{
 };
 use crate::tenant::{ApiGroup, Tenant, Violation};
 
+/// Namespaces of one list request.
+const NAMESPACE_PAGE_SIZE: u32 = 500;
 /// Tenants of one list request; each may have 1.5 MiB.
 const PAGE_SIZE: u32 = 20;
 /// Lines about broken rules in a report.
@@ -110,6 +114,39 @@ impl Administrator {
         Ok(())
     }
 
+    /// A line for each namespace with the name of a tenant's home that the broker did not make. The
+    /// policies take a RoleBinding to the ClusterRole `tenant-owner` in it for ownership of that tenant.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn report_homes(&self, report: &mut Report<'_>) -> anyhow::Result<()> {
+        let api: Api<Namespace> = Api::all(self.client());
+        let mut page = ListParams::default().limit(NAMESPACE_PAGE_SIZE);
+        let mut found = 0_usize;
+        loop {
+            let list = api.list_metadata(&page).await.context("cannot list the namespaces")?;
+            for name in list.items.iter().filter_map(|it| foreign_home(&it.metadata)) {
+                found += 1;
+                if found <= MAX_FAULT_LINES {
+                    report.line(&format!(
+                        "Namespace {name} has the name of a tenant's home, and the broker did not make \
+                         it: a RoleBinding to tenant-owner in it makes owners, and a Tenant of that \
+                         name cannot be carried out; move its contents, and delete it"
+                    ))?;
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => break,
+            }
+        }
+        if found > MAX_FAULT_LINES {
+            let more = found - MAX_FAULT_LINES;
+            report.line(&format!("{more} more namespaces have names of homes"))?;
+        }
+        Ok(())
+    }
+
     /// How many objects a definition has.
     async fn count_objects(&self, definition: &DynamicObject) -> anyhow::Result<usize> {
         // A definition that the API server never accepted has none, and is not served.
@@ -133,6 +170,14 @@ impl Administrator {
     }
 }
 
+/// The name of a namespace that would be the home of a tenant, and is neither one nor that of a personal
+/// workspace.
+fn foreign_home(metadata: &ObjectMeta) -> Option<&str> {
+    let has = |label: &str| metadata.labels.as_ref().is_some_and(|it| it.contains_key(label));
+    let name = metadata.name.as_deref().filter(|name| name.starts_with(NAME_PREFIX))?;
+    (!has(HOME_LABEL) && !has(WORKSPACE_LABEL)).then_some(name)
+}
+
 fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array();
     conditions
@@ -149,4 +194,23 @@ fn violations(name: &str, tenant: &DynamicObject) -> Vec<Violation> {
 fn line(group: ApiGroup, name: &str, violation: &Violation) -> String {
     let line = format!("Tenant {name} ({}) breaks a rule: {violation}", group.name());
     line.chars().take(MAX_LINE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_the_name_of_a_home_needs_a_label_of_the_broker() {
+        let found = |name: &str, label: Option<&str>| {
+            let labels = label.map(|label| [(label.to_owned(), "x".to_owned())].into());
+            let metadata =
+                ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
+            foreign_home(&metadata).is_some()
+        };
+        assert!(found("tenant-ops", None) && found("tenant-ops", Some("team")));
+        assert!(!found("tenant-solar", Some(HOME_LABEL)));
+        assert!(!found("tenant-a1", Some(WORKSPACE_LABEL)));
+        assert!(!found("tenants", None) && !found("ops", None));
+    }
 }

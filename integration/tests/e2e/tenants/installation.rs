@@ -49,6 +49,7 @@ async fn definitions_are_repaired_and_stay_with_their_objects() {
     assert_eq!(same.stdout, "");
 
     a_tenant_that_breaks_rules_is_reported(&world, &admin).await;
+    a_namespace_with_the_name_of_a_home_is_reported(&world, &admin).await;
 
     // Neither a forgotten flag nor a removal deletes anybody's Tenants.
     let ours = "CustomResourceDefinition tenants.tenant-broker.io";
@@ -104,6 +105,17 @@ async fn a_tenant_that_breaks_rules_is_reported(world: &World, admin: &Kubectl) 
     delete(admin, TENANT_BROKER, "kube-wind").await;
     let again = install(world, &["--apply", "--capsule-api"]).await.success().unwrap();
     assert!(!again.stdout.contains("breaks a rule"), "{}", again.stdout);
+}
+
+/// The policies would take a binding in it for ownership.
+async fn a_namespace_with_the_name_of_a_home_is_reported(world: &World, admin: &Kubectl) {
+    let line = "Namespace tenant-ops has the name of a tenant's home";
+    admin.run(["create", "namespace", "tenant-ops"]).await.unwrap().success().unwrap();
+    has_line(&install(world, &["--apply", "--capsule-api"]).await.success().unwrap(), line);
+    let delete = ["delete", "namespace", "tenant-ops"];
+    admin.run(delete).await.unwrap().success().unwrap();
+    let again = install(world, &["--apply", "--capsule-api"]).await.success().unwrap();
+    assert!(!again.stdout.contains("tenant's home"), "{}", again.stdout);
 }
 
 /// `install` would take Capsule's own definition over, and its fields away.
