@@ -131,18 +131,19 @@ impl Cluster {
     /// finalizer or a dependent grants its role until it is gone. So bindings are deleted with
     /// background propagation, and those that still exist lose their finalizers.
     ///
-    /// Returns what was deleted, without the broker's own one.
+    /// Adds what was deleted, without the broker's own one, to `deleted`, also before an error.
     ///
     /// # Errors
     /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
     pub async fn delete_role_bindings(
         &self,
         namespace: &str,
-    ) -> Result<DeletedBindings, ClusterError> {
+        deleted: &mut DeletedBindings,
+    ) -> Result<(), ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
-            delete_all(self.client(), namespace)
+            delete_all(self.client(), namespace, deleted)
         );
         // If our own binding could not be deleted, the rounds have tried it as well.
         others.or_else(|error| ours.and(Err(error)))
@@ -185,13 +186,17 @@ pub(in crate::cluster) fn bindings_in(client: Client, namespace: &str) -> Pages<
 }
 
 /// Deletes RoleBindings in rounds until two lists are empty.
-async fn delete_all(client: Client, namespace: &str) -> Result<DeletedBindings, ClusterError> {
+async fn delete_all(
+    client: Client,
+    namespace: &str,
+    deleted: &mut DeletedBindings,
+) -> Result<(), ClusterError> {
     let api: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let (mut deleted, mut pages) = (DeletedBindings::default(), bindings_in(client, namespace));
+    let mut pages = bindings_in(client, namespace);
     let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
     loop {
         let before = deleted.count;
-        let failure = delete_listed(&api, &mut pages, &mut deleted).await;
+        let failure = delete_listed(&api, &mut pages, deleted).await;
         let number = deleted.count - before;
         // As long as some are deleted, the next round tries the others again.
         let was_empty = number == 0 && failure.is_none();
@@ -199,7 +204,7 @@ async fn delete_all(client: Client, namespace: &str) -> Result<DeletedBindings, 
             return Err(error);
         }
         match rounds.end_round(was_empty).await {
-            Ok(ControlFlow::Break(())) => return Ok(deleted),
+            Ok(ControlFlow::Break(())) => return Ok(()),
             Ok(ControlFlow::Continue(())) => pages.restart(),
             Err(TooManyRounds) => {
                 let text = format!("RoleBindings keep appearing in {namespace}");

@@ -212,6 +212,7 @@ impl TenantController {
         outcome: &mut RunReport,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
+        let is_enforced = outcome.failures.is_empty();
         let claimed = self.claim_namespaces(row, tenant, (rows, unlabelled), snapshot).await?;
         let unreadable = std::mem::take(&mut outcome.namespaces.unreadable);
         outcome.namespaces = TenantNamespaces { unreadable, ..claimed };
@@ -248,7 +249,10 @@ impl TenantController {
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota all the time
         // could keep a run busy with that.
-        self.withdraw_all(row, snapshot, &desired, unlabelled, outcome).await;
+        // A suspension that is not enforced finds some namespaces by their bindings.
+        if !is_suspended || is_enforced {
+            self.withdraw_all(row, snapshot, &desired, unlabelled, outcome).await;
+        }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
         let is_claimed =
             outcome.namespaces.allowed.values().any(|it| *it == NamespaceStatus::Creating);

@@ -8,10 +8,10 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::{NamespaceRevocation, is_of};
+use super::revoke::{failure, is_of};
 use crate::{
     base::error_chain,
-    cluster::{ClusterError, is_marked_suspended},
+    cluster::{BindingsDescription, ClusterError, is_marked_suspended},
     tenant::{NamespaceStatus, TenantName, TenantRow, home_name, prefixes_of, role_binding_name},
     tenant_controller::{
         TenantController,
@@ -26,10 +26,14 @@ type Live<'a> = BTreeMap<&'a str, &'a Namespace>;
 /// What lists show of a tenant that is suspended.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    /// Namespaces of the tenant without a row, in which rights are revoked.
-    pub(super) without_row: BTreeSet<String>,
-    /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has.
-    pub(super) of_others: BTreeSet<String>,
+    /// Namespaces of the tenant whose rows were not read: they have new ones, or this version cannot read
+    /// theirs.
+    pub(super) recovered: BTreeSet<String>,
+    /// Namespaces with the label of a move, which get no row.
+    of_moves: BTreeSet<String>,
+    /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has or
+    /// that an earlier tenant of the name left.
+    of_others: BTreeSet<String>,
     /// The broker's RoleBindings, by namespace and name.
     bindings: Vec<(String, String)>,
     /// What failed, for people.
@@ -39,12 +43,12 @@ pub(super) struct Listed {
 impl TenantController {
     /// Lists the broker's bindings of a tenant, and finds the namespaces without a row. Those that a
     /// restore lost get a row, because once their bindings are deleted only a row says that they are the
-    /// tenant's. `known` are the namespaces with rows, `live` those with the label of the tenant, unless
-    /// that list failed.
+    /// tenant's. `known` are the namespaces with rows that were read, `unreadable` those with other rows,
+    /// `live` those with the label of the tenant, unless that list failed.
     pub(super) async fn list_of_suspension(
         &self,
         row: &TenantRow,
-        known: &BTreeSet<&str>,
+        (known, unreadable): (&BTreeSet<&str>, &BTreeSet<String>),
         live: Option<&[Namespace]>,
     ) -> Listed {
         let home = home_name(&row.name);
@@ -66,9 +70,12 @@ impl TenantController {
                 return listed;
             }
         }
-        if let Err(error) = self.recover_rows(row, known.len(), &unknown, &mut listed).await {
+        let rows = (known.len() + unreadable.len(), unreadable);
+        if let Err(error) = self.recover_rows(row, rows, &unknown, &mut listed).await {
             listed.failures.push(format!("rows of namespaces: {}", error_chain(&error)));
-            listed.without_row.clear();
+            listed.recovered.clear();
+            listed.of_moves.clear();
+            listed.of_others.clear();
             listed.bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
         }
         if live.is_none() {
@@ -111,15 +118,15 @@ impl TenantController {
         Ok(bindings.into_iter().filter_map(key).collect())
     }
 
-    /// Finds the namespaces that have a binding of the broker, or the label of a suspended one, as an
-    /// earlier attempt leaves it. Only the broker and administrators may write either. Those that no
-    /// tenant has get a row. It is counted if there is a binding and the name is the tenant's; a run
-    /// claims the others as far as their name, their accounts and the quota allow it. `known` is the
-    /// number of rows.
+    /// Finds the namespaces that have a binding of the broker, the label of a suspended one, as an earlier
+    /// attempt leaves it, or an unreadable row. Only the broker and administrators may write these. Those
+    /// that no tenant has get a row. It is counted if there is a binding and the name is the tenant's; a
+    /// run claims the others as far as their name, their accounts and the quota allow it. `rows` is the
+    /// number of the tenant's rows.
     async fn recover_rows(
         &self,
         row: &TenantRow,
-        known: usize,
+        (rows, unreadable): (usize, &BTreeSet<String>),
         unknown: &Live<'_>,
         listed: &mut Listed,
     ) -> sqlx::Result<()> {
@@ -127,7 +134,9 @@ impl TenantController {
         let evident: Vec<(&str, &Namespace)> = unknown
             .iter()
             .map(|(name, live)| (*name, *live))
-            .filter(|(name, live)| bound.contains(name) || is_marked_suspended(live))
+            .filter(|(name, live)| {
+                bound.contains(name) || is_marked_suspended(live) || unreadable.contains(*name)
+            })
             .collect();
         if evident.is_empty() {
             return Ok(());
@@ -137,67 +146,95 @@ impl TenantController {
         let open = self.tenants.open_names().await?;
         let (mut creating, mut over_quota) = (Vec::new(), Vec::new());
         for (name, live) in evident {
-            let is_bound = bound.contains(name);
-            let former = live.labels().contains_key(FORMER_TENANT_LABEL);
-            match name {
-                name if held.contains_key(name) && is_bound => {
-                    listed.of_others.insert(name.to_owned());
-                    continue;
+            let (is_bound, name) = (bound.contains(name), name.to_owned());
+            let is_former = live.labels().contains_key(FORMER_TENANT_LABEL);
+            let owner = prefixes_of(&name).into_iter().find(|prefix| open.contains(prefix));
+            if unreadable.contains(&name) {
+                listed.recovered.insert(name);
+            } else if held.contains_key(&name) || is_former {
+                if is_bound {
+                    listed.of_others.insert(name);
                 }
-                name if held.contains_key(name) || former && !is_bound => continue,
-                name => listed.without_row.insert(name.to_owned()),
-            };
-            let owner = prefixes_of(name).into_iter().find(|prefix| open.contains(prefix));
-            if is_bound && owner.is_some_and(|owner| owner == row.name) {
-                creating.push(name.to_owned());
-            } else if !has_label_of_a_move(live) {
-                over_quota.push(name.to_owned());
+            } else if is_bound && owner.is_some_and(|owner| owner == row.name) {
+                creating.push(name);
+            } else if has_label_of_a_move(live) {
+                listed.of_moves.insert(name);
+            } else {
+                over_quota.push(name);
             }
         }
-        let rows = known + creating.len();
-        self.tenants
-            .recover_namespaces(row.id, &creating, NamespaceStatus::Creating, known)
-            .await?;
-        self.tenants
-            .recover_namespaces(row.id, &over_quota, NamespaceStatus::OverQuota, rows)
-            .await?;
-        tracing::warn!(
-            tenant = %row.name, namespaces = listed.without_row.len() + listed.of_others.len(),
-            "a suspension found namespaces of a tenant without rows, as after a restore"
-        );
+        let statuses = [NamespaceStatus::Creating, NamespaceStatus::OverQuota];
+        for (names, status) in [creating, over_quota].into_iter().zip(statuses) {
+            let rows = rows + listed.recovered.len();
+            self.tenants.recover_namespaces(row.id, &names, status, rows).await?;
+            listed.recovered.extend(names);
+        }
+        let found = listed.recovered.len() + listed.of_moves.len() + listed.of_others.len();
+        if found > 0 {
+            tracing::warn!(
+                tenant = %row.name, namespaces = found,
+                "a suspension found namespaces of a tenant without rows, as after a restore"
+            );
+        }
         Ok(())
     }
 
-    /// Deletes the RoleBindings in namespaces that other tenants have, also those that owners made. They
-    /// get no label, because their tenants may not be suspended.
-    pub(super) async fn revoke_in_others(
+    /// Revokes the rights in namespaces that get no row, and deletes the broker's bindings of the lists
+    /// outside the `queued` namespaces. Bindings of owners go first, because those of the broker alone say
+    /// that the namespace is the tenant's. Returns what failed.
+    pub(super) async fn revoke_outside(
         &self,
         row: &TenantRow,
-        namespaces: &BTreeSet<String>,
-    ) -> Vec<String> {
-        let requests: Vec<_> = namespaces
-            .iter()
-            .map(|name| self.finish_in(row, NamespaceRevocation::without_label(name)))
-            .collect();
-        let results: Vec<Vec<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        results.into_iter().flatten().collect()
-    }
-
-    /// Deletes the broker's bindings of a list outside the namespaces in which all were deleted just now.
-    /// Returns what failed.
-    pub(super) async fn delete_listed_bindings(
-        &self,
         listed: &Listed,
-        revoked: &BTreeSet<&str>,
+        queued: &BTreeSet<&str>,
     ) -> Vec<String> {
-        let left = listed.bindings.iter();
-        let left = left.filter(|(namespace, _)| !revoked.contains(namespace.as_str()));
+        let without_row = listed.of_moves.iter().chain(&listed.of_others);
+        let requests: Vec<_> = without_row
+            .map(|name| {
+                // Another tenant of the namespace may not be suspended.
+                let is_labelled = listed.of_moves.contains(name);
+                async move { (name.as_str(), self.revoke_without_row(row, name, is_labelled).await) }
+            })
+            .collect();
+        let results: Vec<(&str, Vec<String>)> =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let open: BTreeSet<&str> = results
+            .iter()
+            .filter(|(_, failures)| !failures.is_empty())
+            .map(|(name, _)| *name)
+            .collect();
+        let mut failures: Vec<String> = results.into_iter().flat_map(|(_, it)| it).collect();
+        let left = listed.bindings.iter().filter(|(namespace, _)| {
+            let namespace = namespace.as_str();
+            !queued.contains(namespace) && !open.contains(namespace)
+        });
         let requests: Vec<_> =
             left.map(|(namespace, name)| self.delete_broker_binding(namespace, name)).collect();
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        results.into_iter().flatten().collect()
+        failures.extend(results.into_iter().flatten());
+        failures
+    }
+
+    /// Deletes the bindings of owners in a namespace, after its label is written if it gets one.
+    async fn revoke_without_row(
+        &self,
+        row: &TenantRow,
+        namespace: &str,
+        is_labelled: bool,
+    ) -> Vec<String> {
+        let mut failures = Vec::new();
+        if is_labelled && let Err(error) = self.label(row, namespace, None).await {
+            failures.extend(failure(namespace, "label", &error));
+        }
+        let is_of_owners = |binding: &RoleBinding| !is_broker_binding(&row.name, binding);
+        let mut deleted = BindingsDescription::default();
+        let result =
+            self.cluster.delete_bindings_from_before(namespace, is_of_owners, &mut deleted).await;
+        if let Err(error) = result {
+            failures.extend(failure(namespace, "RoleBindings", &error));
+        }
+        failures
     }
 }
 

@@ -55,14 +55,6 @@ pub(super) struct NamespaceRevocation {
     failures: Vec<String>,
 }
 
-impl NamespaceRevocation {
-    /// A namespace in which only bindings are deleted.
-    pub(super) fn without_label(name: &str) -> Self {
-        let (untried, failures) = (Vec::new(), Vec::new());
-        Self { name: name.to_owned(), is_labelled: false, is_open: true, untried, failures }
-    }
-}
-
 impl TenantController {
     /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names. Those
     /// whose roles the Tenant does not give, as far as this process knows it, most likely do not exist and
@@ -203,18 +195,20 @@ impl TenantController {
         for name in &untried {
             failures.extend(self.delete_broker_binding(namespace, name).await);
         }
-        let deleted = async {
+        let mut deleted = DeletedBindings::default();
+        let is_deleted = async {
             if row.status == TenantStatus::Suspended
                 && !self.cluster.has_role_bindings(namespace).await?
             {
-                return Ok(DeletedBindings::default());
+                return Ok(());
             }
-            self.cluster.delete_role_bindings(namespace).await
+            self.cluster.delete_role_bindings(namespace, &mut deleted).await
         };
-        match deleted.await {
-            Ok(DeletedBindings { count: 0, .. }) => {}
-            Ok(deleted) => self.record_deleted_bindings(row, namespace, deleted).await,
-            Err(error) => failures.extend(failure(namespace, "RoleBindings", &error)),
+        if let Err(error) = is_deleted.await {
+            failures.extend(failure(namespace, "RoleBindings", &error));
+        }
+        if deleted.count > 0 {
+            self.record_deleted_bindings(row, namespace, deleted).await;
         }
         failures
     }

@@ -63,12 +63,15 @@ impl TenantController {
             failures.extend(self.label_all(row, &counted, &labelled, &permits).await);
         }
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
-        let mut of_lists = self.list_of_suspension(row, &known, listed.as_deref()).await;
+        let of_rows = (&known, &rows.unreadable);
+        let mut of_lists = self.list_of_suspension(row, of_rows, listed.as_deref()).await;
         failures.append(&mut of_lists.failures);
-        let without_row = of_lists.without_row.iter().map(|name| (name.as_str(), None)).collect();
+        let recovered: Vec<NamespaceToRevoke<'_>> =
+            of_lists.recovered.iter().map(|name| (name.as_str(), None)).collect();
+        failures.extend(self.label_all(row, &recovered, &labelled, &permits).await);
         let later = if is_first { Vec::new() } else { counted };
-        let queues = [later, without_row, beyond].map(|it| self.revocations.open(row, it));
-        let names = queues.iter().flatten().map(|(name, _)| *name);
+        let queue = later.into_iter().chain(recovered).chain(beyond).collect();
+        let queue = self.revocations.open(row, queue);
         // In one that is not the tenant's any more nothing is done.
         let is_ours = |live: &&Namespace| is_of(live, &live.name_any(), &row.name);
         let ours: BTreeSet<&str> = listed
@@ -77,13 +80,14 @@ impl TenantController {
             .filter(is_ours)
             .filter_map(|live| live.metadata.name.as_deref())
             .collect();
-        let revoked = names.filter(|name| ours.contains(name)).collect();
-        for namespaces in queues {
-            failures.extend(self.revoke_in_each(row, namespaces, &labelled, &permits).await);
-        }
-        failures.extend(self.revoke_in_others(row, &of_lists.of_others).await);
-        // Last, because their deletion may take long, and most of them are deleted by then.
-        failures.extend(self.delete_listed_bindings(&of_lists, &revoked).await);
+        let names = queue.iter().map(|(name, _)| *name);
+        let queued = names.filter(|name| ours.contains(name)).collect();
+        // At once, because deletions that hang in one namespace must not keep the rights in others.
+        let (in_queue, outside) = tokio::join!(
+            self.revoke_in_each(row, queue, &labelled, &permits),
+            self.revoke_outside(row, &of_lists, &queued)
+        );
+        failures.extend(in_queue.into_iter().chain(outside));
         Ok(failures)
     }
 
