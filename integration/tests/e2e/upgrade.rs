@@ -88,7 +88,7 @@ ALTER TABLE users DROP COLUMN suspensions;
 ALTER TABLE workspaces DROP COLUMN k8s_namespace_uid;
 DELETE FROM _sqlx_migrations WHERE version > 7;";
 
-async fn execute(world: &World, on: On, statements: &'static str) {
+pub(crate) async fn execute(world: &World, on: On, statements: &'static str) {
     let url = world.database_url().unwrap();
     match on {
         On::Postgres => {
