@@ -261,6 +261,24 @@ impl Cluster {
         remove_finalizers(&api, name, uid.as_deref()).await
     }
 
+    /// Removes the subjects of a RoleBinding, which then grants nothing and still names its tenant. One that
+    /// does not exist is no error.
+    ///
+    /// # Errors
+    /// A request failed, or somebody changed the binding meanwhile.
+    pub async fn empty_role_binding(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+        let Some(binding) = api.get_opt(&segment(name)).await? else { return Ok(()) };
+        if binding.subjects.as_ref().is_some_and(|subjects| !subjects.is_empty()) {
+            replace(&api, &RoleBinding { subjects: None, ..binding }).await?;
+        }
+        Ok(())
+    }
+
     fn api_of<K>(&self, object: &K) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

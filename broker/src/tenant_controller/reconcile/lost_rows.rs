@@ -180,51 +180,57 @@ impl TenantController {
     }
 
     /// Revokes the rights in namespaces that get no row, and deletes the broker's bindings of the lists
-    /// outside the `queued` namespaces. Bindings of owners go first, because those of the broker alone say
-    /// that the namespace is the tenant's. Returns what failed.
+    /// outside the `queued` namespaces. Returns what failed.
     pub(super) async fn revoke_outside(
         &self,
         row: &TenantRow,
         listed: &Listed,
         queued: &BTreeSet<&str>,
     ) -> Vec<String> {
-        let without_row = listed.of_moves.iter().chain(&listed.of_others);
-        let requests: Vec<_> = without_row
-            .map(|name| {
-                // Another tenant of the namespace may not be suspended.
-                let is_labelled = listed.of_moves.contains(name);
-                async move { (name.as_str(), self.revoke_without_row(row, name, is_labelled).await) }
-            })
-            .collect();
-        let results: Vec<(&str, Vec<String>)> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        let open: BTreeSet<&str> = results
-            .iter()
-            .filter(|(_, failures)| !failures.is_empty())
-            .map(|(name, _)| *name)
-            .collect();
-        let mut failures: Vec<String> = results.into_iter().flat_map(|(_, it)| it).collect();
+        let has_no_row =
+            |name: &str| listed.of_moves.contains(name) || listed.of_others.contains(name);
         let left = listed.bindings.iter().filter(|(namespace, _)| {
-            let namespace = namespace.as_str();
-            !queued.contains(namespace) && !open.contains(namespace)
+            !queued.contains(namespace.as_str()) && !has_no_row(namespace)
         });
-        let requests: Vec<_> =
+        let deletions: Vec<_> =
             left.map(|(namespace, name)| self.delete_broker_binding(namespace, name)).collect();
-        let results: Vec<Option<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        failures.extend(results.into_iter().flatten());
-        failures
+        let revocations: Vec<_> = listed
+            .of_moves
+            .iter()
+            .chain(&listed.of_others)
+            .map(|name| self.revoke_without_row(row, name, listed))
+            .collect();
+        let (deleted, revoked): (Vec<Option<String>>, Vec<Vec<String>>) = tokio::join!(
+            stream::iter(deletions).buffer_unordered(MAX_IN_FLIGHT).collect(),
+            stream::iter(revocations).buffer_unordered(MAX_IN_FLIGHT).collect()
+        );
+        deleted.into_iter().flatten().chain(revoked.into_iter().flatten()).collect()
     }
 
-    /// Deletes the bindings of owners in a namespace, after its label is written if it gets one.
+    /// Revokes the rights in one namespace that gets no row. The broker's bindings alone say that it is
+    /// the tenant's, so they are emptied first, and deleted once those of owners are.
     async fn revoke_without_row(
         &self,
         row: &TenantRow,
         namespace: &str,
-        is_labelled: bool,
+        listed: &Listed,
     ) -> Vec<String> {
+        let of_broker = || {
+            let here = listed.bindings.iter().filter(|(it, _)| it == namespace);
+            here.map(|(_, name)| name.as_str())
+        };
         let mut failures = Vec::new();
-        if is_labelled && let Err(error) = self.label(row, namespace, None).await {
+        for name in of_broker() {
+            if let Err(error) = self.cluster.empty_role_binding(namespace, name).await {
+                failures.extend(failure(namespace, &format!("RoleBinding {name}"), &error));
+            }
+        }
+        let mut is_open = false;
+        // Another tenant of the namespace may not be suspended.
+        if listed.of_moves.contains(namespace)
+            && let Err(error) = self.label(row, namespace, None).await
+        {
+            is_open = true;
             failures.extend(failure(namespace, "label", &error));
         }
         let is_of_owners = |binding: &RoleBinding| !is_broker_binding(&row.name, binding);
@@ -232,7 +238,19 @@ impl TenantController {
         let result =
             self.cluster.delete_bindings_from_before(namespace, is_of_owners, &mut deleted).await;
         if let Err(error) = result {
+            is_open = true;
             failures.extend(failure(namespace, "RoleBindings", &error));
+        }
+        if !deleted.is_empty() {
+            tracing::warn!(
+                tenant = %row.name, namespace,
+                "a suspension deleted RoleBindings in a namespace that has no row of the tenant"
+            );
+        }
+        if !is_open {
+            for name in of_broker() {
+                failures.extend(self.delete_broker_binding(namespace, name).await);
+            }
         }
         failures
     }

@@ -70,8 +70,8 @@ impl TenantController {
             of_lists.recovered.iter().map(|name| (name.as_str(), None)).collect();
         failures.extend(self.label_all(row, &recovered, &labelled, &permits).await);
         let later = if is_first { Vec::new() } else { counted };
-        let queue = later.into_iter().chain(recovered).chain(beyond).collect();
-        let queue = self.revocations.open(row, queue);
+        let queue = self.revocations.open(row, later.into_iter().chain(recovered).collect());
+        let beyond = self.revocations.open(row, beyond);
         // In one that is not the tenant's any more nothing is done.
         let is_ours = |live: &&Namespace| is_of(live, &live.name_any(), &row.name);
         let ours: BTreeSet<&str> = listed
@@ -80,14 +80,15 @@ impl TenantController {
             .filter(is_ours)
             .filter_map(|live| live.metadata.name.as_deref())
             .collect();
-        let names = queue.iter().map(|(name, _)| *name);
+        let names = queue.iter().chain(&beyond).map(|(name, _)| *name);
         let queued = names.filter(|name| ours.contains(name)).collect();
         // At once, because deletions that hang in one namespace must not keep the rights in others.
-        let (in_queue, outside) = tokio::join!(
+        let (in_queue, in_beyond, outside) = tokio::join!(
             self.revoke_in_each(row, queue, &labelled, &permits),
+            self.revoke_in_each(row, beyond, &labelled, &permits),
             self.revoke_outside(row, &of_lists, &queued)
         );
-        failures.extend(in_queue.into_iter().chain(outside));
+        failures.extend(in_queue.into_iter().chain(in_beyond).chain(outside));
         Ok(failures)
     }
 

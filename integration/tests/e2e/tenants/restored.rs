@@ -237,6 +237,9 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
     assert_eq!(suspension.state, "Suspending", "{suspension:?}");
     let left = admin.run(bindings).await.unwrap().success().unwrap().stdout;
     assert!(left.contains("/app") && left.contains("/tenant-solar-admin"), "{left}");
+    let emptied = ["rolebinding", "tenant-solar-admin", "-n", PRODUCTION];
+    let emptied = crate::object(&world, &emptied).await.unwrap().unwrap();
+    assert_eq!(emptied.get("subjects"), None, "it grants nothing");
     proxy.clear();
     until_suspended(&operator).await;
     let left = admin.run(bindings).await.unwrap().success().unwrap().stdout;
