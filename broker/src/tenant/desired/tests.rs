@@ -56,6 +56,18 @@ fn state(spec: &Value, members: &[Member], suspended: bool) -> Desired {
     })
 }
 
+/// The state of an active tenant without members, with these settings.
+fn state_with(spec: &Value, settings: &TenantSettings) -> Desired {
+    desired_state(&Inputs {
+        tenant: &parse(spec),
+        suspended: false,
+        members: &[],
+        namespaces: &["solar-a"],
+        settings,
+        tiers: &tiers(),
+    })
+}
+
 fn namespace_of(objects: &[Object]) -> &Namespace {
     match objects.first() {
         Some(Object::Namespace(namespace)) => namespace,
@@ -384,14 +396,7 @@ fn labels_that_the_operator_protects_are_left_out_and_named() {
     }});
     let state = |pattern: Option<&str>| {
         let protected_labels = pattern.map(|pattern| pattern.to_owned().into());
-        desired_state(&Inputs {
-            tenant: &parse(&spec),
-            suspended: false,
-            members: &[],
-            namespaces: &["solar-a"],
-            settings: &TenantSettings { protected_labels, ..TenantSettings::default() },
-            tiers: &tiers(),
-        })
+        state_with(&spec, &TenantSettings { protected_labels, ..TenantSettings::default() })
     };
     let free = state(None);
     assert_eq!(label(&free.namespaces["solar-a"], "control-plane"), Some("x"));
@@ -414,14 +419,7 @@ fn a_node_selector_is_reported_unless_the_api_server_has_the_plugin() {
     let mut spec = solar();
     spec["nodeSelector"] = json!({"pool": "solar"});
     let state = |pod_node_selector| {
-        desired_state(&Inputs {
-            tenant: &parse(&spec),
-            suspended: false,
-            members: &[],
-            namespaces: &["solar-a"],
-            settings: &TenantSettings { pod_node_selector, ..TenantSettings::default() },
-            tiers: &tiers(),
-        })
+        state_with(&spec, &TenantSettings { pod_node_selector, ..TenantSettings::default() })
     };
     let (without, with) = (state(false), state(true));
     assert_eq!(kinds(&without.conditions), [ConditionType::NotCarriedOut]);

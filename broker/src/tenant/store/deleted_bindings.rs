@@ -17,7 +17,7 @@ const SELECT: &str = "\
 SELECT namespace, name FROM tenant_deleted_bindings WHERE tenant_id = $1 ORDER BY namespace, name";
 
 /// Not if a resumption is interrupted: it has not restored everything yet.
-const CLEAR_OF_ACTIVE: &str = "\
+const CLEAR_IF_ACTIVE: &str = "\
 DELETE FROM tenant_deleted_bindings WHERE tenant_id = $1 AND EXISTS \
   (SELECT 1 FROM tenants WHERE id = $1 AND status = 'active')";
 
@@ -65,9 +65,9 @@ impl Tenants {
 }
 
 /// Deletes the names of an earlier suspension, if the tenant is active.
-pub(super) async fn clear_of_active(tx: &mut Tx, tenant: Uuid) -> sqlx::Result<()> {
+pub(super) async fn clear_if_active(tx: &mut Tx, tenant: Uuid) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c =>
-        sqlx::query(CLEAR_OF_ACTIVE).bind(tenant).execute(c).await.map(drop))
+        sqlx::query(CLEAR_IF_ACTIVE).bind(tenant).execute(c).await.map(drop))
 }
 
 /// Deletes the names of a tenant that is closed.

@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::{TenantRow, Tenants, deleted_bindings::clear_of_active};
+use super::{TenantRow, Tenants, deleted_bindings::clear_if_active};
 use crate::{audit, on_engine};
 
 const SUSPEND: &str = "\
@@ -28,7 +28,7 @@ impl Tenants {
     /// The database failed.
     pub async fn begin_suspension(&self, id: Uuid, event: audit::Event) -> sqlx::Result<bool> {
         let mut tx = self.db.begin().await?;
-        clear_of_active(&mut tx, id).await?;
+        clear_if_active(&mut tx, id).await?;
         let changed = on_engine!(tx.connection(), c => sqlx::query(SUSPEND)
             .bind(id).bind(self.clock.now_ms())
             .execute(c).await.map(|done| done.rows_affected() == 1))?;
@@ -47,7 +47,7 @@ impl Tenants {
     /// The database failed.
     pub async fn keep_suspended(&self, row: &TenantRow, event: audit::Event) -> sqlx::Result<bool> {
         let mut tx = self.db.begin().await?;
-        clear_of_active(&mut tx, row.id).await?;
+        clear_if_active(&mut tx, row.id).await?;
         let changed = on_engine!(tx.connection(), c => sqlx::query(KEEP_SUSPENDED)
             .bind(row.id).bind(self.clock.now_ms()).bind(row.status_changed_at)
             .execute(c).await.map(|done| done.rows_affected() == 1))?;

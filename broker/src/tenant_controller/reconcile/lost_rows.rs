@@ -8,7 +8,7 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::{failure, is_of};
+use super::revoke::failure;
 use crate::{
     base::error_chain,
     cluster::{BindingsDescription, ClusterError, is_marked_suspended},
@@ -20,20 +20,24 @@ use crate::{
     },
 };
 
-/// Namespaces by name.
-type Live<'a> = BTreeMap<&'a str, &'a Namespace>;
+/// Namespaces with the labels of a tenant.
+type NamespacesByName<'a> = BTreeMap<&'a str, &'a Namespace>;
 
-/// What lists show of a tenant that is suspended.
+/// What to do if RoleBindings keep appearing in a namespace of a suspended tenant.
+const SUSPENSION_ADVICE: &str =
+    "delete that program; the suspension is open until no RoleBinding appears";
+
+/// Namespaces and bindings of a tenant that is suspended, as lists show them.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct ListedAccess {
     /// Namespaces of the tenant whose rows were not read: they have new ones, or this version cannot read
     /// theirs.
     pub(super) recovered: BTreeSet<String>,
     /// Namespaces with the label of a move, which get no row.
-    of_moves: BTreeSet<String>,
+    labelled_for_move: BTreeSet<String>,
     /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has or
     /// that an earlier tenant of the name left.
-    of_others: BTreeSet<String>,
+    of_other_tenants: BTreeSet<String>,
     /// The broker's RoleBindings, by namespace and name.
     bindings: Vec<(String, String)>,
     /// What failed, for people.
@@ -44,23 +48,21 @@ impl TenantController {
     /// Lists the broker's bindings of a tenant, and finds the namespaces without a row. Those that a
     /// restore lost get a row, because once their bindings are deleted only a row says that they are the
     /// tenant's. `known` are the namespaces with rows that were read, `unreadable` those with other rows,
-    /// `live` those with the label of the tenant, unless that list failed.
-    pub(super) async fn list_of_suspension(
+    /// `live` those with the labels of the tenant, unless that list failed.
+    pub(super) async fn list_access(
         &self,
         row: &TenantRow,
         (known, unreadable): (&BTreeSet<&str>, &BTreeSet<String>),
         live: Option<&[Namespace]>,
-    ) -> Listed {
+    ) -> ListedAccess {
         let home = home_name(&row.name);
-        let unknown: Live<'_> = live
+        let unknown: NamespacesByName<'_> = live
             .into_iter()
             .flatten()
             .filter_map(|live| Some((live.metadata.name.as_deref()?, live)))
-            .filter(|(name, live)| {
-                *name != home && !known.contains(name) && is_of(live, name, &row.name)
-            })
+            .filter(|(name, _)| *name != home && !known.contains(name))
             .collect();
-        let mut listed = Listed::default();
+        let mut listed = ListedAccess::default();
         match self.broker_bindings_of(row, &unknown, &mut listed.failures).await {
             Ok(bindings) => listed.bindings = bindings,
             // What is bound is not known, so no row is written.
@@ -74,8 +76,8 @@ impl TenantController {
         if let Err(error) = self.recover_rows(row, rows, &unknown, &mut listed).await {
             listed.failures.push(format!("rows of namespaces: {}", error_chain(&error)));
             listed.recovered.clear();
-            listed.of_moves.clear();
-            listed.of_others.clear();
+            listed.labelled_for_move.clear();
+            listed.of_other_tenants.clear();
             listed.bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
         }
         if live.is_none() {
@@ -91,7 +93,7 @@ impl TenantController {
     async fn broker_bindings_of(
         &self,
         row: &TenantRow,
-        unknown: &Live<'_>,
+        unknown: &NamespacesByName<'_>,
         failures: &mut Vec<String>,
     ) -> Result<Vec<(String, String)>, ClusterError> {
         let is_ours = |binding: &RoleBinding| is_broker_binding(&row.name, binding);
@@ -127,25 +129,25 @@ impl TenantController {
         &self,
         row: &TenantRow,
         (rows, unreadable): (usize, &BTreeSet<String>),
-        unknown: &Live<'_>,
-        listed: &mut Listed,
+        unknown: &NamespacesByName<'_>,
+        listed: &mut ListedAccess,
     ) -> sqlx::Result<()> {
         let bound: BTreeSet<&str> = listed.bindings.iter().map(|(it, _)| it.as_str()).collect();
-        let evident: Vec<(&str, &Namespace)> = unknown
+        let candidates: Vec<(&str, &Namespace)> = unknown
             .iter()
             .map(|(name, live)| (*name, *live))
             .filter(|(name, live)| {
                 bound.contains(name) || is_marked_suspended(live) || unreadable.contains(*name)
             })
             .collect();
-        if evident.is_empty() {
+        if candidates.is_empty() {
             return Ok(());
         }
-        let names: Vec<String> = evident.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let names: Vec<String> = candidates.iter().map(|(name, _)| (*name).to_owned()).collect();
         let held = self.tenants.held_by_others(row.id, &names).await?;
         let open = self.tenants.open_names().await?;
         let (mut creating, mut over_quota) = (Vec::new(), Vec::new());
-        for (name, live) in evident {
+        for (name, live) in candidates {
             let (is_bound, name) = (bound.contains(name), name.to_owned());
             let is_former = live.labels().contains_key(FORMER_TENANT_LABEL);
             let owner = prefixes_of(&name).into_iter().find(|prefix| open.contains(prefix));
@@ -153,12 +155,12 @@ impl TenantController {
                 listed.recovered.insert(name);
             } else if held.contains_key(&name) || is_former {
                 if is_bound {
-                    listed.of_others.insert(name);
+                    listed.of_other_tenants.insert(name);
                 }
             } else if is_bound && owner.is_some_and(|owner| owner == row.name) {
                 creating.push(name);
             } else if has_label_of_a_move(live) {
-                listed.of_moves.insert(name);
+                listed.labelled_for_move.insert(name);
             } else {
                 over_quota.push(name);
             }
@@ -169,7 +171,8 @@ impl TenantController {
             self.tenants.recover_namespaces(row.id, &names, status, rows).await?;
             listed.recovered.extend(names);
         }
-        let found = listed.recovered.len() + listed.of_moves.len() + listed.of_others.len();
+        let found =
+            listed.recovered.len() + listed.labelled_for_move.len() + listed.of_other_tenants.len();
         if found > 0 {
             tracing::warn!(
                 tenant = %row.name, namespaces = found,
@@ -184,20 +187,21 @@ impl TenantController {
     pub(super) async fn revoke_outside(
         &self,
         row: &TenantRow,
-        listed: &Listed,
+        listed: &ListedAccess,
         queued: &BTreeSet<&str>,
     ) -> Vec<String> {
-        let has_no_row =
-            |name: &str| listed.of_moves.contains(name) || listed.of_others.contains(name);
+        let has_no_row = |name: &str| {
+            listed.labelled_for_move.contains(name) || listed.of_other_tenants.contains(name)
+        };
         let left = listed.bindings.iter().filter(|(namespace, _)| {
             !queued.contains(namespace.as_str()) && !has_no_row(namespace)
         });
         let deletions: Vec<_> =
             left.map(|(namespace, name)| self.delete_broker_binding(namespace, name)).collect();
         let revocations: Vec<_> = listed
-            .of_moves
+            .labelled_for_move
             .iter()
-            .chain(&listed.of_others)
+            .chain(&listed.of_other_tenants)
             .map(|name| self.revoke_without_row(row, name, listed))
             .collect();
         let (deleted, revoked): (Vec<Option<String>>, Vec<Vec<String>>) = tokio::join!(
@@ -213,7 +217,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         namespace: &str,
-        listed: &Listed,
+        listed: &ListedAccess,
     ) -> Vec<String> {
         let of_broker = || {
             let here = listed.bindings.iter().filter(|(it, _)| it == namespace);
@@ -227,7 +231,7 @@ impl TenantController {
         }
         let mut is_open = false;
         // Another tenant of the namespace may not be suspended.
-        if listed.of_moves.contains(namespace)
+        if listed.labelled_for_move.contains(namespace)
             && let Err(error) = self.label(row, namespace, None).await
         {
             is_open = true;
@@ -235,8 +239,10 @@ impl TenantController {
         }
         let is_of_owners = |binding: &RoleBinding| !is_broker_binding(&row.name, binding);
         let mut deleted = BindingsDescription::default();
-        let result =
-            self.cluster.delete_bindings_from_before(namespace, is_of_owners, &mut deleted).await;
+        let result = self
+            .cluster
+            .delete_role_bindings_where(namespace, is_of_owners, SUSPENSION_ADVICE, &mut deleted)
+            .await;
         if let Err(error) = result {
             is_open = true;
             failures.extend(failure(namespace, "RoleBindings", &error));

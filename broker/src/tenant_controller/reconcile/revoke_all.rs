@@ -11,7 +11,7 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use tenant_shared::TENANT_LABEL;
 use tokio::sync::Semaphore;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     base::error_chain,
-    cluster::is_marked_suspended,
+    cluster::{ClusterError, is_marked_suspended},
     tenant::{TenantRow, drop_unmanaged_metadata},
     tenant_controller::{TenantController, objects::withdraw::MAX_IN_FLIGHT},
 };
@@ -31,9 +31,9 @@ use crate::{
 const MAX_WAITING: usize = 32;
 
 impl TenantController {
-    /// Revokes the rights in all namespaces of a tenant. Those beyond the quota come last, because there
-    /// may be any number of them, and nobody has a right in them that the broker gave. Returns what
-    /// failed, for people.
+    /// Revokes the rights in all namespaces of a tenant. Those beyond the quota have a queue of their own,
+    /// because there may be any number of them, and in most of them nobody has a right that the broker
+    /// gave. Returns what failed, for people.
     ///
     /// # Errors
     /// The rows of the namespaces could not be read.
@@ -50,46 +50,56 @@ impl TenantController {
         if is_first {
             failures = self.revoke_in_all(row, &counted, &permits).await;
         }
-        let label = row.name.as_str();
-        let listed =
-            self.cluster.namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata).await;
-        let listed = listed.map_err(|error| {
-            failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
-        });
-        let listed = listed.ok();
-        let labelled = labelled(row, listed.as_deref().unwrap_or_default());
+        let listed = match self.list_own_namespaces(row).await {
+            Ok(listed) => Some(listed),
+            Err(error) => {
+                failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
+                None
+            }
+        };
+        let own = listed.as_deref().unwrap_or_default();
+        let labelled: BTreeSet<String> = own
+            .iter()
+            .filter(|live| is_marked_suspended(live))
+            .map(ResourceExt::name_any)
+            .collect();
         if !is_first {
             // Without the list each namespace is read.
             failures.extend(self.label_all(row, &counted, &labelled, &permits).await);
         }
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
-        let of_rows = (&known, &rows.unreadable);
-        let mut of_lists = self.list_of_suspension(row, of_rows, listed.as_deref()).await;
-        failures.append(&mut of_lists.failures);
+        let mut access = self.list_access(row, (&known, &rows.unreadable), listed.as_deref()).await;
+        failures.append(&mut access.failures);
         let recovered: Vec<NamespaceToRevoke<'_>> =
-            of_lists.recovered.iter().map(|name| (name.as_str(), None)).collect();
+            access.recovered.iter().map(|name| (name.as_str(), None)).collect();
         failures.extend(self.label_all(row, &recovered, &labelled, &permits).await);
         let later = if is_first { Vec::new() } else { counted };
         let queue = self.revocations.open(row, later.into_iter().chain(recovered).collect());
         let beyond = self.revocations.open(row, beyond);
         // In one that is not the tenant's any more nothing is done.
-        let is_ours = |live: &&Namespace| is_of(live, &live.name_any(), &row.name);
-        let ours: BTreeSet<&str> = listed
-            .iter()
-            .flatten()
-            .filter(is_ours)
-            .filter_map(|live| live.metadata.name.as_deref())
-            .collect();
+        let own: BTreeSet<&str> =
+            own.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
         let names = queue.iter().chain(&beyond).map(|(name, _)| *name);
-        let queued = names.filter(|name| ours.contains(name)).collect();
+        let queued = names.filter(|name| own.contains(name)).collect();
         // At once, because deletions that hang in one namespace must not keep the rights in others.
         let (in_queue, in_beyond, outside) = tokio::join!(
             self.revoke_in_each(row, queue, &labelled, &permits),
             self.revoke_in_each(row, beyond, &labelled, &permits),
-            self.revoke_outside(row, &of_lists, &queued)
+            self.revoke_outside(row, &access, &queued)
         );
         failures.extend(in_queue.into_iter().chain(in_beyond).chain(outside));
         Ok(failures)
+    }
+
+    /// The namespaces with the labels of a tenant, with its home.
+    async fn list_own_namespaces(&self, row: &TenantRow) -> Result<Vec<Namespace>, ClusterError> {
+        let label = row.name.as_str();
+        let mut listed = self
+            .cluster
+            .namespaces_with_label(TENANT_LABEL, label, drop_unmanaged_metadata)
+            .await?;
+        listed.retain(|live| is_of(live, &live.name_any(), &row.name));
+        Ok(listed)
     }
 
     /// The first attempt. All labels are written before the first binding is deleted, because a label
@@ -163,13 +173,6 @@ impl TenantController {
         }
         failures
     }
-}
-
-/// The names of the namespaces of a tenant in a list that have the label of a suspended one.
-fn labelled(row: &TenantRow, listed: &[Namespace]) -> BTreeSet<String> {
-    let has_label =
-        |live: &&Namespace| is_marked_suspended(live) && is_of(live, &live.name_any(), &row.name);
-    listed.iter().filter(has_label).map(kube::ResourceExt::name_any).collect()
 }
 
 /// Runs the revocations in namespaces, [`MAX_WAITING`] at once. Returns what failed.

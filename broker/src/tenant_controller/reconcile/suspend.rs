@@ -25,7 +25,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a replica without the lease revokes rights while it cannot read the status of the tenant. A
 /// suspended tenant may be resumed 10 s after the suspension was complete.
-const MAX_UNKNOWN_STATUS: Duration = Duration::from_secs(4);
+const UNKNOWN_STATUS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A suspension that a run has enforced.
 #[derive(Debug)]
@@ -102,18 +102,18 @@ impl TenantController {
     }
 
     /// Waits until a tenant is not being suspended any more, or until that has not been known for
-    /// [`MAX_UNKNOWN_STATUS`]: the replica that has the lease may have completed the suspension, and an
+    /// [`UNKNOWN_STATUS_TIMEOUT`]: the replica that has the lease may have completed the suspension, and an
     /// administrator may have resumed the tenant.
     async fn wait_until_suspension_may_be_over(&self, name: &TenantName) {
         let mut known_at = Instant::now();
         loop {
             tokio::time::sleep(STATUS_INTERVAL).await;
-            match tokio::time::timeout(MAX_UNKNOWN_STATUS, self.tenants.by_name(name)).await {
+            match tokio::time::timeout(UNKNOWN_STATUS_TIMEOUT, self.tenants.by_name(name)).await {
                 Ok(Ok(Some(row))) if row.status == TenantStatus::Suspending => {
                     known_at = Instant::now();
                 }
                 Ok(Ok(_)) => return,
-                Ok(Err(_)) | Err(_) if known_at.elapsed() >= MAX_UNKNOWN_STATUS => return,
+                Ok(Err(_)) | Err(_) if known_at.elapsed() >= UNKNOWN_STATUS_TIMEOUT => return,
                 Ok(Err(_)) | Err(_) => {}
             }
         }
