@@ -37,7 +37,8 @@ pub enum StepResult {
 pub struct Step {
     /// Name of the step: `record`, `label_namespace`, `delete_role_bindings`,
     /// `delete_service_account`, `close_streams`, `finish`, and for a resumption `unlabel_namespace`,
-    /// `create_objects`.
+    /// `create_objects`. Of the suspension of a tenant: `record`, `home`, `members`, `namespaces`,
+    /// `finish`, and of its resumption: `record`, `restore`, `namespaces`.
     pub step: String,
     /// Result of the step.
     pub result: StepResult,

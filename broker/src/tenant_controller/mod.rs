@@ -29,7 +29,7 @@ mod testing;
 mod watches;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -44,7 +44,10 @@ pub use self::{
         CreateNamespaceError, CreatedNamespace, NamespaceRequest, has_label_of_a_move,
         is_terminating,
     },
-    reconcile::RECONCILE_OUTCOMES,
+    reconcile::{
+        RECONCILE_OUTCOMES,
+        revocation_progress::{RevocationStep, StepAttemptEnd},
+    },
 };
 
 use self::{
@@ -239,5 +242,15 @@ impl TenantController {
     /// tenant.
     pub fn suspend_soon(&self, tenant: &TenantName) {
         self.queue.add_suspension(tenant.clone());
+    }
+
+    /// The last attempts of this process at the steps of a suspension that was decided at this time, in
+    /// milliseconds since 1970. Empty if the suspension ended more than an hour ago.
+    pub fn revocation_steps(
+        &self,
+        tenant: Uuid,
+        decided_at: i64,
+    ) -> BTreeMap<RevocationStep, StepAttemptEnd> {
+        self.revocations.steps(tenant, decided_at)
     }
 }

@@ -31,6 +31,7 @@ mod members;
 mod move_namespace;
 mod move_plan;
 mod probe_access;
+mod revocation_steps;
 mod suspend;
 mod tenant_reader;
 mod wait_for_binding;

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use tenant_shared::{RoleBindingName, TenantCondition, TenantSuspension};
+use tenant_shared::{RoleBindingName, Step, TenantCondition, TenantSuspension};
 use uuid::Uuid;
 
-use super::{TenantOperations, error::TenantError};
+use super::{TenantOperations, error::TenantError, revocation_steps::add_revocation_steps};
 use crate::{
     access::{Permit, SuspendTenants},
     audit::{self, Action},
@@ -21,8 +21,6 @@ const CARRY_OUT_TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest pause between two looks at the row.
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Step in which the controller revokes all rights.
-const REVOKE: &str = "revoke";
 /// Step in which the controller restores the home, removes the labels of a suspended tenant, and lets the
 /// tenant be active.
 const RESTORE: &str = "restore";
@@ -52,8 +50,15 @@ impl TenantOperations {
         let event = decision(&permit, Action::SuspendTenant, name, reason.as_deref());
         let began = steps.run("record", self.suspensions.begin_suspension(row.id, event)).await?;
         self.decided(name, Action::SuspendTenant, began);
+        let began = Instant::now();
+        let decided = self.suspensions.by_id(row.id).await?.ok_or(TenantError::NotFound)?;
         let (via, wanted) = (TenantStatus::Suspending, TenantStatus::Suspended);
-        self.carry_out(&row, (REVOKE, via, wanted), steps).await
+        let deadline = tokio::time::Instant::now() + CARRY_OUT_TIMEOUT;
+        let completed_at =
+            self.reach(&row, via, wanted, deadline).await.ok().map(|()| Instant::now());
+        let attempts = self.controller.revocation_steps(row.id, decided.status_changed_at);
+        add_revocation_steps(&mut steps, &attempts, began, completed_at);
+        self.response(&row, steps.into_steps(&[]), Vec::new()).await
     }
 
     /// Resumes a suspended tenant: the controller restores the rights that the Tenant gives, and
@@ -76,7 +81,16 @@ impl TenantOperations {
         let began = steps.run("record", self.begin_resumption(&row, event)).await?;
         self.decided(name, Action::ResumeTenant, began);
         let (via, wanted) = (TenantStatus::Resuming, TenantStatus::Active);
-        self.carry_out(&row, (RESTORE, via, wanted), steps).await
+        let deadline = tokio::time::Instant::now() + CARRY_OUT_TIMEOUT;
+        let restored = steps.run(RESTORE, self.reach(&row, via, wanted, deadline)).await;
+        let mut not_restored = Vec::new();
+        if restored.is_ok() {
+            let began = Instant::now();
+            let failure = self.failure_after_resumption(&row, deadline).await;
+            steps.add_result(NAMESPACES, began.elapsed(), failure.as_deref());
+            not_restored = self.suspensions.deleted_bindings(row.id).await?;
+        }
+        self.response(&row, steps.into_steps(&[NAMESPACES]), not_restored).await
     }
 
     async fn open_row(&self, name: &TenantName) -> Result<TenantRow, TenantError> {
@@ -109,46 +123,22 @@ impl TenantOperations {
         }
     }
 
-    /// Waits until the controller has carried out a decision, and reports how far it is.
-    async fn carry_out(
+    /// The response to a decision: the state as it is now, and the steps.
+    async fn response(
         &self,
         row: &TenantRow,
-        (step, via, wanted): (&'static str, TenantStatus, TenantStatus),
-        mut steps: Steps,
+        steps: Vec<Step>,
+        not_restored: Vec<(String, String)>,
     ) -> Result<TenantSuspension, TenantError> {
-        let deadline = tokio::time::Instant::now() + CARRY_OUT_TIMEOUT;
-        let reached = self.reach(row.id, via, wanted);
-        let in_time =
-            async { tokio::time::timeout_at(deadline, reached).await.unwrap_or(Err(NotReached)) };
-        let is_done = steps.run(step, in_time).await.is_ok();
-        let further: &[&str] = if step == RESTORE { &[NAMESPACES] } else { &[] };
-        if step == RESTORE && is_done {
-            let began = Instant::now();
-            let failure = self.failure_after_resumption(row, deadline).await;
-            steps.add_result(NAMESPACES, began, failure.as_deref());
-        }
         let now = self.suspensions.by_id(row.id).await?.ok_or(TenantError::NotFound)?;
         let state = name_of(now.status).ok_or(TenantError::NotFound)?;
-        if !is_done {
-            tracing::warn!(
-                tenant = %row.name, step, status = now.status.as_str(),
-                "a decision on a tenant is not carried out yet"
-            );
-        }
-        let name = row.name.to_string();
-        let deleted = if step == RESTORE && is_done {
-            self.suspensions.deleted_bindings(row.id).await?
-        } else {
-            Vec::new()
-        };
-        let not_restored = deleted.into_iter();
-        let not_restored =
-            not_restored.map(|(namespace, name)| RoleBindingName { namespace, name });
+        let bindings =
+            not_restored.into_iter().map(|(namespace, name)| RoleBindingName { namespace, name });
         Ok(TenantSuspension {
-            name,
+            name: row.name.to_string(),
             state: state.to_owned(),
-            steps: steps.into_steps(further),
-            bindings_not_restored: not_restored.collect(),
+            steps,
+            bindings_not_restored: bindings.collect(),
         })
     }
 
@@ -177,8 +167,27 @@ impl TenantOperations {
         }
     }
 
-    /// Waits until a tenant has the wanted status, as long as it has the one before it.
+    /// Waits until the controller has carried out a decision: the tenant has the wanted status. Ends at
+    /// the deadline, or when it has another status than the one before it.
     async fn reach(
+        &self,
+        row: &TenantRow,
+        via: TenantStatus,
+        wanted: TenantStatus,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), NotReached> {
+        let reached = self.poll_status(row.id, via, wanted);
+        let reached = tokio::time::timeout_at(deadline, reached).await.unwrap_or(Err(NotReached));
+        if reached.is_err() {
+            tracing::warn!(
+                tenant = %row.name, status = via.as_str(),
+                "a decision on a tenant is not carried out yet"
+            );
+        }
+        reached
+    }
+
+    async fn poll_status(
         &self,
         id: Uuid,
         via: TenantStatus,

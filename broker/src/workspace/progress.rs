@@ -78,14 +78,14 @@ pub(super) async fn run_step<E: Into<WorkspaceError>>(
     };
     let detail =
         result.as_ref().err().map(|error| error_chain(error).chars().take(MAX_DETAIL).collect());
-    StepAttempt { name, step: step_report(name, began, result.is_ok(), detail), result }
+    StepAttempt { name, step: step_report(name, began.elapsed(), result.is_ok(), detail), result }
 }
 
-fn step_report(name: &str, began: Instant, done: bool, detail: Option<String>) -> Step {
+fn step_report(name: &str, duration: Duration, done: bool, detail: Option<String>) -> Step {
     Step {
         step: name.to_owned(),
         result: if done { StepResult::Done } else { StepResult::Open },
-        duration_ms: (began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+        duration_ms: (duration.as_secs_f64() * 1e6).round() / 1e3,
         detail,
     }
 }
@@ -110,14 +110,14 @@ impl Steps {
     ) -> Result<T, E> {
         let began = Instant::now();
         let result = step.await;
-        self.0.push(step_report(name, began, result.is_ok(), None));
+        self.0.push(step_report(name, began.elapsed(), result.is_ok(), None));
         result
     }
 
-    /// Adds a step that began at this time and is open because of this failure, if there is one.
-    pub(crate) fn add_result(&mut self, name: &str, began: Instant, failure: Option<&str>) {
+    /// Adds a step that took this long and is open because of this failure, if there is one.
+    pub(crate) fn add_result(&mut self, name: &str, duration: Duration, failure: Option<&str>) {
         let detail = failure.map(|failure| failure.chars().take(MAX_DETAIL).collect());
-        self.0.push(step_report(name, began, failure.is_none(), detail));
+        self.0.push(step_report(name, duration, failure.is_none(), detail));
     }
 
     /// Adds a step that ran concurrently with others, and returns its result.

@@ -10,6 +10,43 @@ use uuid::Uuid;
 
 use crate::tenant::{NamespaceRow, TenantRow, TenantStatus};
 
+/// A part of a suspension in the cluster. The parts run concurrently, except that the members follow the
+/// label of the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RevocationStep {
+    /// The home has the label of a suspended tenant and no RoleBindings.
+    Home,
+    /// No ServiceAccount of a member exists, and the streams of members are closed.
+    Members,
+    /// All namespaces have the label and no RoleBindings.
+    Namespaces,
+}
+
+impl RevocationStep {
+    /// All steps, in the order in which they begin.
+    pub const ALL: [Self; 3] = [Self::Home, Self::Members, Self::Namespaces];
+
+    /// The name of the step in responses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Members => "members",
+            Self::Namespaces => "namespaces",
+        }
+    }
+}
+
+/// The end of a step's last attempt in this process.
+#[derive(Clone, Debug)]
+pub struct StepAttemptEnd {
+    /// How long the attempt took.
+    pub duration: Duration,
+    /// When it ended.
+    pub ended_at: Instant,
+    /// What failed in it, for people.
+    pub failures: Vec<String>,
+}
+
 /// How long the progress of a suspension is kept after its last attempt. Another replica may have ended
 /// it.
 const TTL: Duration = Duration::from_hours(1);
@@ -30,6 +67,7 @@ struct Progress {
     used_at: Instant,
     has_begun: bool,
     done: BTreeSet<String>,
+    steps: BTreeMap<RevocationStep, StepAttemptEnd>,
     /// Number of attempts on namespaces that are not done.
     attempts: BTreeMap<String, u32>,
 }
@@ -79,9 +117,40 @@ impl RevocationProgress {
         });
     }
 
-    /// Drops the progress of a suspension, because it is complete.
-    pub(super) fn forget(&self, tenant: Uuid) {
-        self.lock().remove(&tenant);
+    /// Records the end of an attempt at a step that began at this time.
+    pub(super) fn end_step(
+        &self,
+        row: &TenantRow,
+        step: RevocationStep,
+        began: Instant,
+        failures: &[String],
+    ) {
+        let ended_at = Instant::now();
+        let duration = ended_at.duration_since(began);
+        let end = StepAttemptEnd { duration, ended_at, failures: failures.to_vec() };
+        self.with(row, |progress| {
+            progress.steps.insert(step, end);
+        });
+    }
+
+    /// The last attempts at the steps of a suspension that was decided at this time, in milliseconds since
+    /// the epoch, also for [`TTL`] after its end.
+    pub(in crate::tenant_controller) fn steps(
+        &self,
+        tenant: Uuid,
+        decided_at: i64,
+    ) -> BTreeMap<RevocationStep, StepAttemptEnd> {
+        let all = self.lock();
+        let progress = all.get(&tenant).filter(|progress| progress.decided_at == decided_at);
+        progress.map(|progress| progress.steps.clone()).unwrap_or_default()
+    }
+
+    /// Drops the progress in the namespaces of a suspension, because it is complete.
+    pub(super) fn forget_namespaces(&self, tenant: Uuid) {
+        if let Some(progress) = self.lock().get_mut(&tenant) {
+            progress.done.clear();
+            progress.attempts.clear();
+        }
     }
 
     /// Runs `change` on the progress of a tenant that is being suspended.
@@ -97,6 +166,7 @@ impl RevocationProgress {
             used_at: now,
             has_begun: false,
             done: BTreeSet::new(),
+            steps: BTreeMap::new(),
             attempts: BTreeMap::new(),
         };
         let progress = all.entry(row.id).or_insert_with(new);
@@ -152,7 +222,31 @@ mod tests {
         assert_eq!(open(&row(TenantStatus::Suspended, 7)), names);
         assert_eq!(open(&row(TenantStatus::Suspending, 8)), names);
         progress.complete(&solar, "solar-a");
-        progress.forget(solar.id);
+        progress.forget_namespaces(solar.id);
         assert_eq!(open(&solar), names);
+    }
+
+    #[test]
+    fn the_steps_of_a_suspension_are_those_of_its_last_attempt() {
+        let (progress, solar) = (RevocationProgress::default(), row(TenantStatus::Suspending, 7));
+        let failed = ["label in solar-a: timeout".to_owned()];
+        progress.end_step(&solar, RevocationStep::Namespaces, Instant::now(), &failed);
+        let failures = |decided_at| {
+            let steps = progress.steps(solar.id, decided_at);
+            steps.into_iter().map(|(step, end)| (step, end.failures)).collect::<Vec<_>>()
+        };
+        assert_eq!(failures(7), [(RevocationStep::Namespaces, failed.to_vec())]);
+        assert!(failures(8).is_empty(), "another suspension");
+        progress.end_step(&solar, RevocationStep::Namespaces, Instant::now(), &[]);
+        progress.forget_namespaces(solar.id);
+        assert_eq!(failures(7), [(RevocationStep::Namespaces, Vec::new())]);
+        // The next suspension begins with none.
+        progress.end_step(
+            &row(TenantStatus::Suspending, 9),
+            RevocationStep::Home,
+            Instant::now(),
+            &[],
+        );
+        assert_eq!(failures(9), [(RevocationStep::Home, Vec::new())]);
     }
 }

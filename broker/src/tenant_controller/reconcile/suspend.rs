@@ -11,6 +11,7 @@ use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use super::revocation_progress::RevocationStep;
 use crate::{
     base::error_chain,
     cluster::ClusterError,
@@ -84,7 +85,7 @@ impl TenantController {
         if failures.is_empty() {
             let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
             self.advance(&mut row, from, to).await?;
-            self.revocations.forget(row.id);
+            self.revocations.forget_namespaces(row.id);
         }
         Ok(Some(Enforced { tenant: row.id, held_lease: true, failures }))
     }
@@ -163,12 +164,16 @@ impl TenantController {
     /// members need no rows of namespaces, so they wait for none. Returns what failed, for people.
     async fn revoke_rights(&self, row: &TenantRow) -> Vec<String> {
         let home = home_name(&row.name);
-        let in_home = Box::pin(self.revoke_in_home(row, &home));
-        let in_namespaces = Box::pin(self.revoke_in_namespaces(row));
-        let (mut failures, in_namespaces) = tokio::join!(in_home, in_namespaces);
-        failures.extend(in_namespaces.unwrap_or_else(|error| {
-            vec![format!("namespaces of the tenant: {}", error_chain(&error))]
-        }));
+        let in_namespaces = async {
+            Box::pin(self.revoke_in_namespaces(row)).await.unwrap_or_else(|error| {
+                vec![format!("namespaces of the tenant: {}", error_chain(&error))]
+            })
+        };
+        let began = Instant::now();
+        let in_namespaces = self.end_step(row, RevocationStep::Namespaces, began, in_namespaces);
+        let (mut failures, in_namespaces) =
+            tokio::join!(Box::pin(self.revoke_in_home(row, &home)), Box::pin(in_namespaces));
+        failures.extend(in_namespaces);
         for failure in &failures {
             tracing::error!(
                 tenant = %row.name, error = failure, "a step of a tenant's suspension is open"
@@ -180,24 +185,45 @@ impl TenantController {
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
     /// another one.
     async fn revoke_in_home(&self, row: &TenantRow, home: &str) -> Vec<String> {
+        let started = Instant::now();
         let permits = Semaphore::new(MAX_IN_FLIGHT);
         let begun = self.begin_in(row, (home, None), false, &permits).await;
+        let of_home = self.finish_in(row, begun);
+        let of_home = self.end_step(row, RevocationStep::Home, started, of_home);
         let members = Box::pin(self.revoke_members(row));
-        let (members, mut failures) = tokio::join!(members, self.finish_in(row, begun));
+        let members = self.end_step(row, RevocationStep::Members, Instant::now(), members);
+        let (members, mut failures) = tokio::join!(members, of_home);
         failures.extend(members);
         failures
     }
 
-    async fn revoke_members(&self, row: &TenantRow) -> Option<String> {
+    /// Waits for a step that began at this time, and records its end for the response to the request.
+    /// Returns what failed.
+    async fn end_step(
+        &self,
+        row: &TenantRow,
+        step: RevocationStep,
+        began: Instant,
+        work: impl Future<Output = Vec<String>>,
+    ) -> Vec<String> {
+        let failures = work.await;
+        self.revocations.end_step(row, step, began, &failures);
+        failures
+    }
+
+    async fn revoke_members(&self, row: &TenantRow) -> Vec<String> {
         if row.status != TenantStatus::Suspending {
-            return None;
+            return Vec::new();
         }
         // A ServiceAccount that a slow provisioning makes is deleted by the next attempt.
         let revoked = Box::pin(self.workspaces.revoke_tokens_of_members(row.id)).await;
         let unknown = self.delete_unknown_accounts(row).await;
-        let error = revoked.err().map(|error| error_chain(&error));
-        let error = error.or_else(|| Some(error_chain(&unknown.err()?)))?;
-        Some(format!("ServiceAccounts of members: {error}"))
+        let errors = [
+            revoked.err().map(|error| error_chain(&error)),
+            unknown.err().map(|error| error_chain(&error)),
+        ];
+        let errors = errors.into_iter().flatten();
+        errors.map(|error| format!("ServiceAccounts of members: {error}")).collect()
     }
 
     /// Deletes the ServiceAccounts of members whose rows were lost, for example by a restore. A member

@@ -10,7 +10,8 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
 use tenant_shared::{
-    Code, RoleBindingName, SUSPENDED_LABEL, SuspendRequest, TENANT_LABEL, TenantSuspension,
+    Code, RoleBindingName, SUSPENDED_LABEL, StepResult, SuspendRequest, TENANT_LABEL,
+    TenantSuspension,
 };
 
 use super::reconcile::{PRODUCTION, RECONCILE_TIMEOUT, until, until_status, world};
@@ -190,7 +191,7 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     })
     .await;
     let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
-    assert_eq!(suspension.state, "Suspending", "{suspension:?}");
+    assert_is_open(&suspension, PRODUCTION);
     assert_ne!(names("rolebindings", PRODUCTION).await, "");
     world.proxy().unwrap().clear();
     until_suspended(&operator).await;
@@ -234,7 +235,7 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
     .unwrap();
     let bindings = ["get", "rolebindings", "-n", PRODUCTION, "-o", "name"];
     let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
-    assert_eq!(suspension.state, "Suspending", "{suspension:?}");
+    assert_is_open(&suspension, PRODUCTION);
     let left = admin.run(bindings).await.unwrap().success().unwrap().stdout;
     assert!(left.contains("/app") && left.contains("/tenant-solar-admin"), "{left}");
     let emptied = ["rolebinding", "tenant-solar-admin", "-n", PRODUCTION];
@@ -246,6 +247,17 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
     assert_eq!(left, "");
     let namespace = crate::object(&world, &["namespace", PRODUCTION]).await.unwrap().unwrap();
     assert_eq!(namespace["metadata"]["labels"].get(SUSPENDED_LABEL), None);
+}
+
+/// Asserts that a suspension has open steps because of a failure in a namespace, which it names.
+fn assert_is_open(suspension: &TenantSuspension, namespace: &str) {
+    assert_eq!(suspension.state, "Suspending", "{suspension:?}");
+    let open = suspension.steps.iter().filter(|step| step.result == StepResult::Open);
+    let open: Vec<_> = open.collect();
+    let names: Vec<&str> = open.iter().map(|step| step.step.as_str()).collect();
+    assert_eq!(names, ["namespaces", "finish"], "{suspension:?}");
+    let detail = open[0].detail.as_deref().unwrap_or_default();
+    assert!(detail.contains(&format!("in {namespace}: ")), "{suspension:?}");
 }
 
 /// Whether a run of the controller lists the namespaces of `solar`.
