@@ -8,10 +8,13 @@ use anyhow::{Context, Result};
 
 use crate::control_plane::prerequisites;
 use crate::machine;
+use crate::probe::{self, Probe};
 use crate::process::{Captured, Finished, Program};
 
 /// Time limit of one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(3);
+/// Time limit until the API server's authorizer follows new roles and bindings.
+const RIGHTS_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// kubectl with a home and a kubeconfig of its own, and nothing of the harness's environment.
 #[derive(Clone, Debug)]
@@ -152,6 +155,20 @@ impl Kubectl {
         let finished =
             self.command(args).args(["-o", "json"]).run(COMMAND_TIMEOUT).await?.success()?;
         serde_json::from_str(&finished.stdout).context("read the JSON that kubectl printed")
+    }
+
+    /// Waits until the API server allows something: `kubectl auth can-i` with these arguments says
+    /// yes. The authorizer follows a role or binding a moment after it is stored.
+    ///
+    /// # Errors
+    /// kubectl cannot be run, or says no until the time limit.
+    pub async fn until_allowed(&self, args: &[&str]) -> Result<()> {
+        probe::until("a right", RIGHTS_TIMEOUT, || async {
+            let review = self.run(["auth", "can-i"].iter().chain(args)).await?;
+            let is_allowed = review.stdout.trim() == "yes";
+            Ok(if is_allowed { Probe::Ready(()) } else { Probe::NotYet(review.stderr) })
+        })
+        .await
     }
 
     /// Starts kubectl and leaves it running, for example `get -w`. It ends when the value is

@@ -70,6 +70,7 @@ pub mod proxied_program;
 pub mod random;
 pub mod raw_role_binding;
 pub mod scratch;
+mod search_path;
 pub mod streams;
 pub mod terminal;
 pub mod traffic;

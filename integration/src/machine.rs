@@ -1,8 +1,7 @@
 //! Programs, folders and accounts of the machine.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,22 +12,11 @@ use rustix::io::Errno;
 use crate::probe::{self, Probe};
 use crate::process::Account;
 use crate::progress::print_message;
-
-/// Returns the program of this name from the first folder of a search path that has it.
-pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
-    std::env::split_paths(search_path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|file| is_executable(file))
-}
+use crate::search_path::find_in;
 
 /// Returns the program of this name on our `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
-}
-
-fn is_executable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// Variable with the folder for caches of the user who started `cargo dev`. In a terminal of its

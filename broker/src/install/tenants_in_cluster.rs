@@ -5,7 +5,9 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList, PartialObjectMeta,
+    },
 };
 use serde_json::Value;
 use tenant_shared::{HOME_LABEL, NAME_PREFIX, WORKSPACE_LABEL};
@@ -85,27 +87,22 @@ impl Administrator {
             let kind = GroupVersionKind::gvk(group.name(), group.version(), "Tenant");
             let resource = ApiResource::from_gvk(&kind);
             let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
-            let mut page = ListParams::default().limit(PAGE_SIZE);
-            loop {
-                let list = match api.list(&page).await {
-                    // It is not served yet because it was just made, so it has no objects.
-                    Err(kube::Error::Api(status)) if status.code == 404 => break,
-                    result => result.context("cannot list the Tenants")?,
-                };
-                for tenant in &list.items {
-                    let name = tenant.metadata.name.as_deref().unwrap_or_default();
-                    for violation in violations(name, tenant) {
-                        found += 1;
-                        if found <= MAX_FAULT_LINES {
-                            report.line(&line(*group, name, &violation))?;
-                        }
+            let list = async |page: &ListParams| match api.list(page).await {
+                // It is not served yet because it was just made, so it has no objects.
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                result => result.map(Some).context("cannot list the Tenants"),
+            };
+            let report_violations = |tenant: &DynamicObject| -> anyhow::Result<()> {
+                let name = tenant.metadata.name.as_deref().unwrap_or_default();
+                for violation in violations(name, tenant) {
+                    found += 1;
+                    if found <= MAX_FAULT_LINES {
+                        report.line(&line(*group, name, &violation))?;
                     }
                 }
-                match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => page = page.continue_token(&token),
-                    None => break,
-                }
-            }
+                Ok(())
+            };
+            visit_pages(PAGE_SIZE, list, report_violations).await?;
         }
         if found > MAX_FAULT_LINES {
             let more = found - MAX_FAULT_LINES;
@@ -121,25 +118,23 @@ impl Administrator {
     /// The API server refuses.
     pub async fn report_homes(&self, report: &mut Report<'_>) -> anyhow::Result<()> {
         let api: Api<Namespace> = Api::all(self.client());
-        let mut page = ListParams::default().limit(NAMESPACE_PAGE_SIZE);
         let mut found = 0_usize;
-        loop {
-            let list = api.list_metadata(&page).await.context("cannot list the namespaces")?;
-            for name in list.items.iter().filter_map(|it| foreign_home(&it.metadata)) {
-                found += 1;
-                if found <= MAX_FAULT_LINES {
-                    report.line(&format!(
-                        "Namespace {name} has the name of a tenant's home, and the broker did not make \
-                         it: a RoleBinding to tenant-owner in it makes owners, and a Tenant of that \
-                         name cannot be carried out; move its contents, and delete it"
-                    ))?;
-                }
+        let list = async |page: &ListParams| {
+            api.list_metadata(page).await.map(Some).context("cannot list the namespaces")
+        };
+        let report_home = |namespace: &PartialObjectMeta<Namespace>| {
+            let Some(name) = foreign_home(&namespace.metadata) else { return Ok(()) };
+            found += 1;
+            if found > MAX_FAULT_LINES {
+                return Ok(());
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => break,
-            }
-        }
+            report.line(&format!(
+                "Namespace {name} has the name of a tenant's home, and the broker did not make it: a \
+                 RoleBinding to tenant-owner in it makes owners, and a Tenant of that name cannot be \
+                 carried out; move its contents, and delete it"
+            ))
+        };
+        visit_pages(NAMESPACE_PAGE_SIZE, list, report_home).await?;
         if found > MAX_FAULT_LINES {
             let more = found - MAX_FAULT_LINES;
             report.line(&format!("{more} more namespaces have names of homes"))?;
@@ -168,6 +163,27 @@ impl Administrator {
             .with_context(|| format!("cannot count the objects of {}", title(definition)))?;
         Ok(objects.items.len())
     }
+}
+
+/// Passes each object of a list to `visit`. `list` requests a page, and returns `None` if the API server
+/// does not serve the kind.
+///
+/// # Errors
+/// `list` or `visit` failed.
+async fn visit_pages<K: Clone>(
+    page_size: u32,
+    list: impl AsyncFn(&ListParams) -> anyhow::Result<Option<ObjectList<K>>>,
+    mut visit: impl FnMut(&K) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut page = ListParams::default().limit(page_size);
+    while let Some(objects) = list(&page).await? {
+        objects.items.iter().try_for_each(&mut visit)?;
+        match objects.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 /// The name of a namespace that would be the home of a tenant, and is neither one nor that of a personal

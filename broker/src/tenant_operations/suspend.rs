@@ -265,18 +265,10 @@ mod tests {
     use tenant_shared::Role;
 
     use super::*;
-    use crate::{access, base::clock::Clock, tenant::ApiGroup};
+    use crate::{access, base::clock::Clock};
 
     fn row(status: TenantStatus) -> TenantRow {
-        TenantRow {
-            id: Uuid::nil(),
-            name: "solar".parse().unwrap(),
-            group: ApiGroup::TenantBroker,
-            object_uid: "uid-1".to_owned(),
-            status,
-            status_changed_at: 100_000,
-            created_at: 0,
-        }
+        TenantRow { status_changed_at: 100_000, ..TenantRow::for_tests("solar", status) }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::go_build::GoBuild;
 use crate::machine;
 use crate::process::Program;
 use crate::progress::print_message;
+use crate::search_path::find_in;
 
 /// Time limit of `go env`. Go may download another version of itself first.
 const GO_VERSION_TIMEOUT: Duration = Duration::from_mins(10);
@@ -71,7 +72,7 @@ impl SearchPlaces {
         assets
             .filter(|file| file.is_file())
             .map(|file| (file, "KUBEBUILDER_ASSETS"))
-            .or_else(|| machine::find_in(&self.search_path, name).map(|file| (file, "PATH")))
+            .or_else(|| find_in(&self.search_path, name).map(|file| (file, "PATH")))
             .or_else(|| cached.filter(|file| file.is_file()).map(|file| (file, "cache")))
     }
 }
@@ -90,7 +91,7 @@ impl Programs {
         let missing: Vec<_> =
             names.into_iter().filter(|name| places.candidate(name).is_none()).collect();
         if !missing.is_empty() {
-            let go = machine::find_in(&places.search_path, "go");
+            let go = find_in(&places.search_path, "go");
             let (Some(go), Some(cache)) = (go, places.cache.as_ref()) else {
                 bail!("{}", prerequisites::install_hint(&missing, places.cache.as_deref()));
             };

@@ -22,7 +22,7 @@ const KINDS: [&str; 4] = [
 /// Held while the kinds are installed, because worlds share the control plane, and kubectl fails to
 /// create what another one creates meanwhile.
 static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-/// Time limit until the API server serves the kinds, and until RBAC follows a change.
+/// Time limit until the API server serves the kinds, and until the roles of people have them.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Installs the kinds, waits until their lists are served, and gives the user `adm` the ClusterRole
@@ -52,7 +52,7 @@ pub async fn install_definitions(world: &World, definitions: &str) -> Result<()>
         .await?;
     }
     // The aggregation into the roles of people takes a moment.
-    until_allowed(&admin, &["--as=adm", "list", "llamastackdistributions.llamastack.io"]).await?;
+    admin.until_allowed(&["--as=adm", "list", "llamastackdistributions.llamastack.io"]).await?;
     for role in ["admin", "edit", "view"] {
         probe::until(role, TIMEOUT, || async {
             let found = admin.json(["get", "clusterrole", role]).await?.to_string();
@@ -62,19 +62,6 @@ pub async fn install_definitions(world: &World, definitions: &str) -> Result<()>
         .await?;
     }
     Ok(())
-}
-
-/// Waits until `kubectl auth can-i` says yes.
-///
-/// # Errors
-/// kubectl cannot be run, or says no until the time limit.
-pub async fn until_allowed(admin: &Kubectl, args: &[&str]) -> Result<()> {
-    probe::until("a right", TIMEOUT, || async {
-        let review = admin.run(["auth", "can-i"].iter().chain(args)).await?;
-        let is_allowed = review.stdout.trim() == "yes";
-        Ok(if is_allowed { Probe::Ready(()) } else { Probe::NotYet(review.stderr) })
-    })
-    .await
 }
 
 /// An InferenceService that people may pick.

@@ -41,13 +41,39 @@ use std::time::Duration;
 use anyhow::Context as _;
 use integration::api::{ApiError, Refused};
 use integration::broker::Broker;
+use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
+
+/// Time limit until all parts of the API server know of a new binding, label or policy.
+pub(crate) const RIGHTS_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Waits until a text is in the broker's log, at most two minutes.
 pub(crate) async fn until_logged(broker: &Broker, text: &str) {
     probe::until("a line in the log", Duration::from_mins(2), || async {
         let log = broker.log()?;
         Ok(if log.contains(text) { Probe::Ready(()) } else { Probe::NotYet(format!("no {text}")) })
+    })
+    .await
+    .unwrap();
+}
+
+/// Runs a command that changes nothing until a label or a policy that was just written refuses it.
+pub(crate) async fn until_refused(person: &Kubectl, args: &[&str], text: &str) {
+    probe::until("a refusal", RIGHTS_TIMEOUT, || async {
+        let tried = person.run(args).await?;
+        let is_refused = !tried.status.success() && tried.stderr.contains(text);
+        Ok(if is_refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
+    })
+    .await
+    .unwrap();
+}
+
+/// Runs a command until it is no longer refused.
+pub(crate) async fn until_accepted(person: &Kubectl, args: &[&str]) {
+    probe::until("no refusal", RIGHTS_TIMEOUT, || async {
+        let tried = person.run(args).await?;
+        let is_accepted = tried.status.success();
+        Ok(if is_accepted { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
     })
     .await
     .unwrap();

@@ -95,7 +95,8 @@ async fn suspend_revokes_all_access_and_resume_revives_no_old_token() {
     let fresh = world.folder().join("fresh.kubeconfig");
     std::fs::write(&fresh, api.kubeconfig("static").await.unwrap()).unwrap();
     let fresh = world.kubectl_with(&fresh).unwrap();
-    fresh.run(["get", "secrets"]).await.unwrap().success().unwrap();
+    // RBAC follows the new bindings after a moment.
+    super::until_accepted(&fresh, &["get", "secrets"]).await;
 
     let actions: Vec<String> = admin
         .audit_logs(&format!("workspace_id={id}&limit=100"))

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::prerequisites;
+use crate::{prerequisites, search_path::find_in};
 
 /// Returns the error text of the first check that fails for a `cargo dev` with these arguments.
 pub(crate) fn fault(arguments: &[OsString]) -> Option<String> {
@@ -81,25 +81,6 @@ fn port(arguments: &[OsString]) -> Option<u16> {
     let rest = arguments.find_map(|argument| argument.strip_prefix("--port"))?;
     let value = if rest.is_empty() { arguments.next()? } else { rest.strip_prefix('=')? };
     value.parse().ok()
-}
-
-/// Returns the program of this name from the first folder of a search path that has it.
-fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
-    env::split_paths(search_path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|file| is_executable(file))
-}
-
-#[cfg(unix)]
-fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_executable(file: &Path) -> bool {
-    file.is_file()
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 mod checks;
 #[path = "../../src/control_plane/prerequisites.rs"]
 mod prerequisites;
+#[path = "../../src/search_path.rs"]
+mod search_path;
 
 use std::{
     env,

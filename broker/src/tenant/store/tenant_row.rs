@@ -73,6 +73,20 @@ pub struct TenantRow {
 }
 
 impl TenantRow {
+    /// The row of a tenant that no database has. Its identifier and its times are zero.
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, status: TenantStatus) -> Self {
+        Self {
+            id: Uuid::nil(),
+            name: name.parse().unwrap(),
+            group: ApiGroup::TenantBroker,
+            object_uid: "uid-1".to_owned(),
+            status,
+            status_changed_at: 0,
+            created_at: 0,
+        }
+    }
+
     /// Whether this is the row of the object with this metadata. An object that was deleted and made
     /// again has another uid.
     pub fn is_row_of(&self, object: &ObjectMeta) -> bool {

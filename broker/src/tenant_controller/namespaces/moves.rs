@@ -478,22 +478,15 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::{tenant::ApiGroup, tenant_controller::testing::announced_move};
+    use crate::tenant_controller::testing::announced_move;
 
     fn namespace(metadata: &Value) -> Namespace {
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
 
     fn lunar() -> TenantRow {
-        TenantRow {
-            id: Uuid::nil(),
-            name: "lunar".parse().unwrap(),
-            group: ApiGroup::TenantBroker,
-            object_uid: "t-1".to_owned(),
-            status: TenantStatus::Active,
-            status_changed_at: 0,
-            created_at: 0,
-        }
+        let row = TenantRow::for_tests("lunar", TenantStatus::Active);
+        TenantRow { object_uid: "t-1".to_owned(), ..row }
     }
 
     #[test]

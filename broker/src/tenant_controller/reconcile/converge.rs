@@ -450,18 +450,12 @@ fn pause_of_quotas(row: &TenantRow, now: i64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tenant::ApiGroup;
 
     #[test]
     fn amounts_wait_for_requests_of_a_run_that_a_suspension_interrupted() {
         let row = |status| TenantRow {
-            id: Uuid::nil(),
-            name: "solar".parse().unwrap(),
-            group: ApiGroup::TenantBroker,
-            object_uid: "uid".to_owned(),
-            status,
             status_changed_at: 1_000,
-            created_at: 0,
+            ..TenantRow::for_tests("solar", status)
         };
         let pause = |status, now| pause_of_quotas(&row(status), now);
         let suspended = TenantStatus::Suspended;

@@ -186,18 +186,9 @@ impl RevocationProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tenant::ApiGroup;
 
     fn row(status: TenantStatus, decided_at: i64) -> TenantRow {
-        TenantRow {
-            id: Uuid::from_u128(1),
-            name: "solar".parse().unwrap(),
-            group: ApiGroup::TenantBroker,
-            object_uid: "u-1".to_owned(),
-            status,
-            status_changed_at: decided_at,
-            created_at: 0,
-        }
+        TenantRow { status_changed_at: decided_at, ..TenantRow::for_tests("solar", status) }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::port;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::{private_folder, write_private};
+use crate::search_path::find_in;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_PORT_ATTEMPTS: u32 = 5;
@@ -35,7 +36,7 @@ impl Nginx {
     pub(super) async fn start(cluster: &ControlPlane, folder: &Path) -> Result<Self> {
         // Debian installs it in a folder that only root's PATH has.
         let program = machine::find("nginx")
-            .or_else(|| machine::find_in("/usr/sbin:/usr/local/sbin".as_ref(), "nginx"))
+            .or_else(|| find_in("/usr/sbin:/usr/local/sbin".as_ref(), "nginx"))
             .context(
                 "nginx is not on PATH. Install it:\n    \
                  Debian, Ubuntu: apt-get install --no-install-recommends nginx\n    \

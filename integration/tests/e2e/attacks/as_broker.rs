@@ -3,7 +3,8 @@
 use integration::world::World;
 use serde_json::json;
 
-use super::{are_refused, is_refused, token_is_refused};
+use super::{are_refused, is_refused, token_is_refused, until_creation_is_refused};
+use crate::{until_accepted, until_refused};
 
 const RBAC: &str = "cannot";
 const NAMESPACES: &str = "tenant-broker-fence-namespaces";
@@ -303,6 +304,9 @@ async fn in_a_tenants_namespace_the_brokers_credential_does_its_work_and_no_more
     broker.run(unbind).await.unwrap().success().unwrap();
     let again = bind("rb-tenant-admin", "--clusterrole=admin", &[&alices]);
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
+    // Admission follows the label a moment later.
+    let dry = [&again[..], &["--dry-run=server"]].concat();
+    until_refused(&broker, &dry, SUSPENDED).await;
     are_refused(
         &broker,
         &[
@@ -312,7 +316,9 @@ async fn in_a_tenants_namespace_the_brokers_credential_does_its_work_and_no_more
     )
     .await;
     broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
+    until_accepted(&broker, &dry).await;
     broker.run(again).await.unwrap().success().unwrap();
+    alice.kubectl().until_allowed(&["list", "pods"]).await.unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
@@ -412,6 +418,7 @@ async fn the_right_on_secrets_covers_empty_ones_only() {
     broker.run_with_input(create, other.to_string()).await.unwrap().success().unwrap();
     let suspend = ["label", "namespace", &namespace, "tenant-broker.io/suspended=true"];
     broker.run(suspend).await.unwrap().success().unwrap();
+    until_creation_is_refused(&broker, &good(&namespace), SUSPENDED).await;
     is_refused(&broker, &create, &good(&namespace), SUSPENDED).await;
     broker.run(["delete", "--raw", &path]).await.unwrap().success().unwrap();
 }

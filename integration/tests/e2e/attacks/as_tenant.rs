@@ -44,6 +44,8 @@ async fn no_token_comes_from_anywhere_but_the_broker() {
     let subject = format!("--serviceaccount={namespace}:app");
     let bind = ["create", "rolebinding", "app", "--clusterrole=admin", &subject];
     kubectl.run(bind).await.unwrap().success().unwrap();
+    let may = ["create", "serviceaccounts", "--subresource=token", "--as", &app];
+    kubectl.until_allowed(&may).await.unwrap();
     are_refused(kubectl, &[(&["create", "token", "app", "--as", &app], TOKENS)]).await;
     // Through a pod with the session's account.
     let run = |name| {
@@ -158,6 +160,7 @@ async fn labels_and_limits_hold_whatever_the_role_grants() {
                      resourcequotas/status,limitranges";
     admin.run(role.into_iter().chain([resources])).await.unwrap().success().unwrap();
     admin.run(give).await.unwrap().success().unwrap();
+    kubectl.until_allowed(&["patch", "resourcequotas", "--subresource=status"]).await.unwrap();
     let namespaces = "tenant-guard-namespaces";
     let policies = [namespaces, namespaces, OBJECTS, OBJECTS, OBJECTS];
     for (args, policy) in attempts.into_iter().zip(policies) {
@@ -245,6 +248,8 @@ async fn ordinary_use_is_not_refused() {
     }
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/app/token");
     let kubelet = world.kubectl_with(&node).unwrap();
+    let may = ["create", "serviceaccounts", "--subresource=token", "-n", &namespace];
+    kubelet.until_allowed(&may).await.unwrap();
     let token = kubelet
         .run_with_input(["create", "--raw", &path, "-f", "-"], request.to_string())
         .await

@@ -14,7 +14,13 @@ mod suspension;
 mod unprintable_names;
 mod workload;
 
+use std::time::Duration;
+
 use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+
+/// Time limit until the API server admits by a changed policy, label or quota.
+const ADMISSION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A command, and the text that identifies the component that must refuse it: RBAC, a policy by its
 /// name, or the pod security level.
@@ -42,6 +48,19 @@ async fn is_refused(kubectl: &Kubectl, args: &[&str], object: &serde_json::Value
         "{object} should be refused by {who}: {}",
         finished.stderr
     );
+}
+
+/// Tries to create an object, without an effect, until the API server refuses it with this text: it
+/// follows a changed policy, label or quota a moment later.
+async fn until_creation_is_refused(kubectl: &Kubectl, object: &serde_json::Value, text: &str) {
+    let dry = ["create", "--dry-run=server", "-f", "-"];
+    probe::until("the refusal of an object", ADMISSION_TIMEOUT, || async {
+        let tried = kubectl.run_with_input(dry, object.to_string()).await?;
+        let is_refused = !tried.status.success() && tried.stderr.contains(text);
+        Ok(if is_refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
+    })
+    .await
+    .unwrap();
 }
 
 /// Sends a TokenRequest with this `spec` as kubectl's user.

@@ -8,7 +8,8 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
 
-use super::{are_refused, is_refused};
+use super::{are_refused, is_refused, until_creation_is_refused};
+use crate::until_accepted;
 
 const NETWORK: &str = "tenant-network";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
@@ -84,6 +85,7 @@ async fn no_status_names_a_load_balancer_that_does_not_exist() {
     ] {
         admin.run(args).await.unwrap().success().unwrap();
     }
+    kubectl.until_allowed(&["patch", "services", "--subresource=status"]).await.unwrap();
     are_refused(kubectl, &[(&patch, NETWORK)]).await;
     // A controller of the operator may, without any right on the policies.
     let controller = world.cluster().kubeconfig_for("metallb", None, world.folder()).unwrap();
@@ -94,6 +96,8 @@ async fn no_status_names_a_load_balancer_that_does_not_exist() {
     admin.run(create).await.unwrap().success().unwrap();
     admin.run(binding).await.unwrap().success().unwrap();
     let metallb = world.kubectl_with(&controller).unwrap();
+    let may = ["patch", "services", "--subresource=status", "-n", &namespace];
+    metallb.until_allowed(&may).await.unwrap();
     let patch = patch.into_iter().chain(["-n", &namespace]);
     metallb.run(patch).await.unwrap().success().unwrap();
     for (kind, name) in [
@@ -164,19 +168,6 @@ async fn at_a_host(world: &World, suffix: &str) {
     world.broker().run(&apply).await.unwrap().success().unwrap();
 }
 
-/// Sends the object until the API server has loaded the changed policies, and checks that it is
-/// refused.
-async fn until_refused(kubectl: &Kubectl, object: &Value, what: &str) {
-    let dry = ["create", "--dry-run=server", "-f", "-"];
-    probe::until("the policies to change", WAIT_TIMEOUT, || async {
-        let tried = kubectl.run_with_input(dry, object.to_string()).await?;
-        let refused = tried.stderr.contains(what);
-        Ok(if refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
-    })
-    .await
-    .unwrap();
-}
-
 async fn tenant(world: &World, name: &str) -> Person {
     let person = world.person(name).await.unwrap();
     person.login(&[]).await.unwrap().success().unwrap();
@@ -191,9 +182,11 @@ async fn nobody_claims_the_brokers_host_nor_all_hosts() {
     // The policy exists without the Gateway API.
     make(kubectl, &ingress("early", &["early.example.net"], &[])).await;
     install_gateway_api(&admin).await;
+    // The API server serves the kinds, and `admin` has them by aggregation, a moment later.
+    until_accepted(kubectl, &["get", "httproutes,grpcroutes,gateways"]).await;
     at_a_host(&world, "").await;
     let ours = ingress("evil", &["tenants.example.com"], &[]);
-    until_refused(kubectl, &ours, "is the host of the broker").await;
+    until_creation_is_refused(kubectl, &ours, "is the host of the broker").await;
 
     let route = |kind: &str, hosts: &[&str]| {
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
@@ -260,7 +253,7 @@ async fn hosts_end_with_the_suffix_of_the_tier() {
     at_a_host(&world, ".{namespace}.apps.example.com").await;
     let foreign = ingress("evil", &["mine.example.net"], &[]);
     let told = format!("hosts of this namespace end with .{namespace}.apps.example.com");
-    until_refused(kubectl, &foreign, &told).await;
+    until_creation_is_refused(kubectl, &foreign, &told).await;
     let own = format!("{namespace}.apps.example.com");
     let (below, wild) = (format!("web.{own}"), format!("*.{own}"));
     let (near, twice) = (format!("not{own}"), format!("{own}.example.net"));
@@ -284,7 +277,8 @@ async fn hosts_end_with_the_suffix_of_the_tier() {
         admin.run(relabel).await.unwrap().success().unwrap();
     };
     relabel("unknown").await;
-    until_refused(kubectl, &ingress("none", &[&below], &[]), "hosts of this namespace").await;
+    until_creation_is_refused(kubectl, &ingress("none", &[&below], &[]), "hosts of this namespace")
+        .await;
     relabel("premium").await;
     probe::until("the label to count", WAIT_TIMEOUT, || async {
         let made = kubectl.run_with_input(CREATE, foreign.to_string()).await?;

@@ -8,8 +8,8 @@ use integration::world::World;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::is_refused;
 use super::llama_stacks::{POLICY, llama_stack};
+use super::{is_refused, until_creation_is_refused};
 use crate::model_services::fixture::{builder_with_kinds, install_kinds};
 
 const QUOTA: &str = "exceeded quota: tenant-quota";
@@ -209,6 +209,8 @@ async fn every_kind_of_object_is_limited_by_the_quota() {
     let shrink = ["patch", "quota", "tenant-quota", "-n", &namespace, "-p", &patch];
     admin.run(shrink).await.unwrap().success().unwrap();
     until_enforced(&admin, &namespace).await;
+    // The API server admits by a copy of the quota.
+    until_creation_is_refused(kubectl, &kinds[0].1, QUOTA).await;
     for (key, object) in kinds {
         is_refused(kubectl, &CREATE, &object, QUOTA).await;
         is_refused(kubectl, &CREATE, &object, key).await;

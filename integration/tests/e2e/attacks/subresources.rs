@@ -52,6 +52,10 @@ async fn a_namespace_is_not_written_through_its_subresources() {
     for args in give {
         admin.run(args).await.unwrap().success().unwrap();
     }
+    for (kubectl, _) in both {
+        let may = ["update", "namespaces", "--subresource=status"];
+        kubectl.until_allowed(&may).await.unwrap();
+    }
     for (path, changed) in &attempts {
         for (kubectl, policy) in both {
             is_refused(kubectl, &["replace", "--raw", path, "-f", "-"], changed, policy).await;
@@ -153,6 +157,9 @@ async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subre
     ];
     for args in give {
         admin.run(args.iter().chain(&in_it)).await.unwrap().success().unwrap();
+    }
+    for may in [&["create", "configmaps"][..], &["patch", "pods", "--subresource=status"]] {
+        outsider.until_allowed(&[may, &in_it].concat()).await.unwrap();
     }
     let config_maps = format!("/api/v1/namespaces/{namespace}/configmaps");
     let others: [&[&str]; 4] = [

@@ -187,6 +187,8 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
         &namespace,
     ];
     admin.run(bind).await.unwrap().success().unwrap();
+    let may = ["create", "configmaps", "-n", &namespace];
+    outsider.until_allowed(&may).await.unwrap();
     let create = ["create", "configmap", "c", "-n", &namespace];
     are_refused(
         &outsider,
@@ -207,6 +209,7 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
     ];
     admin.run(give).await.unwrap().success().unwrap();
     let keeper = world.kubectl_with(&keeper).unwrap();
+    keeper.until_allowed(&may).await.unwrap();
     keeper.run(create).await.unwrap().success().unwrap();
     keeper
         .run(["delete", "rolebinding", "left", "-n", &namespace])

@@ -57,7 +57,13 @@ async fn no_pod_takes_a_system_priority_or_a_node() {
     let create = ["create", "priorityclass", &class, "--value=1000000000"];
     admin.run(create).await.unwrap().success().unwrap();
     let good = pod("good", &json!({"priorityClassName": class})).to_string();
-    kubectl.run_with_input(CREATE, good).await.unwrap().success().unwrap();
+    // The admission plugin `Priority` knows a new class a moment later.
+    probe::until("the class to be known", WAIT_TIMEOUT, || async {
+        let made = kubectl.run_with_input(CREATE, good.clone()).await?;
+        Ok(if made.status.success() { Probe::Ready(()) } else { Probe::NotYet(made.stderr) })
+    })
+    .await
+    .unwrap();
 
     // An administrator uses a named node for debugging.
     let named = pod("debugger", &json!({"nodeName": "some-node"})).to_string();
@@ -92,6 +98,7 @@ async fn no_pod_is_bound_to_a_node_by_hand() {
     ] {
         admin.run(args).await.unwrap().success().unwrap();
     }
+    kubectl.until_allowed(&["create", "pods", "--subresource=binding"]).await.unwrap();
     for path in [&pods, &bindings] {
         is_refused(kubectl, &["create", "--raw", path, "-f", "-"], &binding, PODS).await;
     }

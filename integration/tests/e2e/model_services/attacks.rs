@@ -62,9 +62,16 @@ async fn a_list_of_slow_pages_ends_after_thirty_seconds() {
     proxy.clear();
     let listed = client.get("/aaa/models?namespace=attacks-slow", REG).await;
     listed.data();
-    let log = world.broker().log().unwrap();
     let is_it = |line: &&str| line.contains(listed.request_id()) && line.contains("upstream_calls");
-    let line = log.lines().find(is_it).unwrap();
+    let line = probe::until("the line of the request", TIMEOUT, || async {
+        let log = world.broker().log()?;
+        Ok(match log.lines().find(is_it) {
+            Some(line) => Probe::Ready(line.to_owned()),
+            None => Probe::NotYet("there is none".to_owned()),
+        })
+    })
+    .await
+    .unwrap();
     // The review, three lists, and whether the namespace exists.
     assert!(line.contains("attacks-slow"), "{line}");
     assert!(line.contains("upstream_calls=5") || line.contains("\"upstream_calls\":5"), "{line}");

@@ -58,7 +58,7 @@ pub(super) async fn install_definitions(world: &World, definitions: &str) {
 
 /// Waits until `kubectl auth can-i` says yes.
 pub(super) async fn until_allowed(admin: &Kubectl, args: &[&str]) {
-    integration::model_kinds::until_allowed(admin, args).await.unwrap();
+    admin.until_allowed(args).await.unwrap();
 }
 
 pub(super) async fn apply(admin: &Kubectl, objects: impl Into<Vec<u8>>) {

@@ -151,12 +151,14 @@ async fn a_field_that_an_older_operator_does_not_know_is_refused_and_not_dropped
     assert!(distribution(&world, "refused-older").await.is_none());
     assert!(config_map(&world, "refused-older").await.is_none());
     // The person cannot help it, so the cause is in the operator's log.
-    let log = world.broker().log().unwrap();
     let cause = "unknown field \\\"spec.server.userConfig\\\"";
-    assert!(
-        log.lines().any(|line| line.contains(refused.request_id()) && line.contains(cause)),
-        "no cause in the log"
-    );
+    let has_cause = |line: &str| line.contains(refused.request_id()) && line.contains(cause);
+    probe::until("the cause in the log", TIMEOUT, || async {
+        let is_logged = world.broker().log()?.lines().any(has_cause);
+        Ok(if is_logged { Probe::Ready(()) } else { Probe::NotYet("no cause".to_owned()) })
+    })
+    .await
+    .unwrap();
     let creations = world.proxy().unwrap().requests().into_iter().filter(|seen| {
         seen.is(&Method::POST, "/refused-older/llamastackdistributions") && seen.has_token(REG)
     });

@@ -9,6 +9,7 @@ use integration::process::Finished;
 use integration::world::World;
 use serde_json::{Value, json};
 
+use super::cluster::until_accepted;
 use super::manifests::MANIFESTS;
 use super::{TENANT_BROKER, delete, tenant, until_served, with_object, world_without_controller};
 
@@ -181,7 +182,8 @@ async fn contexts_work(alice: &Person, bob: &Person) {
     refused(bob, &["use", "solar", "--namespace", "nope"], "its namespaces: solar-production")
         .await;
     run(bob, &["use", "solar", "--namespace", "solar-test"]).await;
-    kubectl(bob, &["get", "configmaps"]).await;
+    // RBAC follows the bindings of a new member after a moment.
+    until_accepted(bob.kubectl(), &["get", "configmaps"]).await;
     let denied = bob.kubectl().run(["create", "configmap", "mine"]).await.unwrap();
     assert!(denied.stderr.contains("orbidden"), "{denied:?}");
     kubectl(bob, &["--context", "tenant-context", "get", "pods"]).await;

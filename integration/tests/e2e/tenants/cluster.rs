@@ -1,8 +1,6 @@
 //! A cluster with the policies for tenants and with no broker that acts: the tests make homes,
 //! namespaces and bindings as the broker would, and people use client certificates.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
@@ -10,8 +8,8 @@ use integration::process::Finished;
 use integration::world::{World, WorldBuilder};
 use serde_json::{Value, json};
 
-/// Time limit until all parts of the API server know of a new binding, label or policy.
-pub(super) const RIGHTS_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) use crate::{RIGHTS_TIMEOUT, until_accepted, until_refused};
+
 pub(super) const CREATE: &[&str] = &["create", "-f", "-"];
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -154,26 +152,4 @@ pub(super) async fn are_accepted(person: &Kubectl, commands: &[&[&str]]) {
     for args in commands {
         person.run(*args).await.unwrap().success().unwrap();
     }
-}
-
-/// Runs a command that changes nothing until a label or a policy that was just written refuses it.
-pub(super) async fn until_refused(person: &Kubectl, args: &[&str], text: &str) {
-    probe::until("a refusal", RIGHTS_TIMEOUT, || async {
-        let tried = person.run(args).await?;
-        let is_refused = !tried.status.success() && tried.stderr.contains(text);
-        Ok(if is_refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
-    })
-    .await
-    .unwrap();
-}
-
-/// Runs it until it is no longer refused.
-pub(super) async fn until_accepted(person: &Kubectl, args: &[&str]) {
-    probe::until("no refusal", RIGHTS_TIMEOUT, || async {
-        let tried = person.run(args).await?;
-        let is_accepted = tried.status.success();
-        Ok(if is_accepted { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
-    })
-    .await
-    .unwrap();
 }

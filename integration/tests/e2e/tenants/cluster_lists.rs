@@ -179,6 +179,8 @@ async fn apply_degraded(world: &World, owner: &Value, node_selector: &Value, con
 
 /// They count besides the limits of each membership.
 async fn watches_of_a_person_are_limited(alice: &Person) {
+    // The gateway knows what the Tenant grants a moment later.
+    until_listed(alice.kubectl(), &[], Some(&SOLAR_NODES)).await;
     let api = alice.api().await.unwrap();
     let path = format!("{GATEWAY}/api/v1/nodes?watch=1");
     let open = async || api.request(Method::GET, &path).unwrap().send().await.unwrap();

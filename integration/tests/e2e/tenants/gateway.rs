@@ -7,15 +7,17 @@ use integration::api::Api;
 use integration::helm::Helm;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
+use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
 use tenant_shared::SuspendRequest;
 
 use super::gateway_attacks;
-use super::reconcile::until;
+use super::reconcile::{RECONCILE_TIMEOUT, until};
 use super::{TENANT_BROKER, until_served, with_object};
 use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
+use crate::until_logged;
 
 /// Limit of the time until kubectl has printed something, or ends.
 const KUBECTL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -227,8 +229,14 @@ async fn a_viewer_without_a_workspace_becomes_a_member(fixture: &Fixture) {
     let names = list["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]);
     assert_eq!(names.collect::<Vec<_>>(), ["solar-a", "solar-b"]);
     let path = "api/v1/namespaces/solar-a/configmaps";
-    let (status, read) = send(&api, Method::GET, path, None).await;
-    assert_eq!(status, StatusCode::OK, "{read}");
+    // RBAC follows the bindings of a new member after a moment.
+    probe::until("the rights of the viewer", RECONCILE_TIMEOUT, || async {
+        let (status, read) = send(&api, Method::GET, path, None).await;
+        let is_read = status == StatusCode::OK;
+        Ok(if is_read { Probe::Ready(()) } else { Probe::NotYet(format!("{status} {read}")) })
+    })
+    .await
+    .unwrap();
     let object = json!({"metadata": {"name": "mine"}});
     let (status, refused) = send(&api, Method::POST, path, Some(object)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
@@ -301,8 +309,7 @@ async fn a_lost_role_ends_a_watch(fixture: &Fixture) {
         }
     };
     tokio::time::timeout(KUBECTL_TIMEOUT, event).await.expect("the owner sees the ConfigMap");
-    let log = fixture.world.broker().log().unwrap();
-    assert!(log.contains("role lost"), "{log}");
+    until_logged(fixture.world.broker(), "role lost").await;
 }
 
 async fn a_suspension_ends_a_watch(fixture: &Fixture) {

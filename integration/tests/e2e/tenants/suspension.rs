@@ -17,6 +17,7 @@ use super::reconcile::{
     until_status, world,
 };
 use super::{TENANT_BROKER, until_served, with_object};
+use crate::until_logged;
 
 /// A namespace with the label of the tenant that is not its own, because it has another name.
 const FOREIGN: &str = "lunar-x";
@@ -142,8 +143,7 @@ async fn a_suspension_ends_all_rights_in_the_namespaces_of_the_tenant_and_no_oth
     until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
     let own = ["rolebinding", "own", "-n", PRODUCTION];
     assert_eq!(crate::object(&world, &own).await.unwrap(), None, "owners bind anew");
-    let log = world.broker().log().unwrap();
-    assert!(log.contains("other RoleBindings in a suspended tenant deleted"), "{log}");
+    until_logged(world.broker(), "other RoleBindings in a suspended tenant deleted").await;
 }
 
 /// Such as a definition of the other API group that is broken. Here the broker may not read Tenants.

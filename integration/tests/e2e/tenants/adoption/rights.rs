@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{Fixture, builder};
 use crate::gateway::{GATEWAY, through_the_gateway};
+use crate::until_logged;
 
 const NAMESPACE: &str = "solar-a";
 /// Limit of the time until a stream ends.
@@ -101,8 +102,7 @@ async fn the_rights_and_streams_of_former_members_end_before_others_have_rights(
     let [moved, absent] = futures_util::future::join_all(answers).await.try_into().unwrap();
     assert_eq!(moved, absent);
     assert_eq!(moved.0, StatusCode::NOT_FOUND, "{moved:?}");
-    let log = fixture.world.broker().log().unwrap();
-    assert!(log.contains("namespace moved"), "{log}");
+    until_logged(fixture.world.broker(), "namespace moved").await;
 }
 
 async fn watch(api: &Api, path: &str) -> reqwest::Response {

@@ -336,12 +336,36 @@ async fn the_home_is_reported_or_made_again(fixture: &Fixture) {
     fixture.run(&["label", "namespace", HOME, "tenant-broker.io/home=true"]).await;
     fixture.until_ready().await;
     fixture.run(&["delete", "namespace", HOME]).await;
+    until_home_is_whole(fixture).await;
+    the_deletion_of_the_home_is_on_record(fixture).await;
+}
+
+/// Waits until the home has the binding of the owners and the account of the member.
+async fn until_home_is_whole(fixture: &Fixture) {
     let owners = ["alice@example.com", fixture.account.as_str()];
     fixture.until_bound(HOME, "tenant-owner", &owners).await;
     until(&fixture.world, &["serviceaccount", &fixture.account, "-n", HOME], |it| !it.is_null())
         .await;
     fixture.until_ready().await;
-    // It is found while its deletion takes time.
+}
+
+/// A finalizer keeps the home in its deletion until the broker has found it so. The broker is stopped
+/// before, because a run that sees parts of a deletion takes it for a failure of its own.
+async fn the_deletion_of_the_home_is_on_record(fixture: &Fixture) {
+    let home = ["namespace", HOME];
+    let before = crate::object(&fixture.world, &home).await.unwrap().unwrap();
+    let patch = |change| ["patch", "namespace", HOME, "--type=merge", "-p", change];
+    let broker = fixture.world.broker();
+    broker.stop().await.unwrap();
+    fixture.run(&patch(r#"{"metadata":{"finalizers":["example.com/hold"]}}"#)).await;
+    fixture.run(&["delete", "namespace", HOME, "--wait=false"]).await;
+    broker.start().await.unwrap();
     let title = format!("Namespace {HOME} in {HOME} of tenant solar is being deleted");
     fixture.until_action("DriftFound", |recorded| recorded == title).await;
+    fixture.run(&patch(r#"{"metadata":{"finalizers":null}}"#)).await;
+    until(&fixture.world, &home, |it| {
+        !it.is_null() && it["metadata"]["uid"] != before["metadata"]["uid"]
+    })
+    .await;
+    until_home_is_whole(fixture).await;
 }

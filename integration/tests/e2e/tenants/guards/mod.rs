@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::cluster::{
     CREATE, TenantCluster, are_accepted, are_refused, is_refused, send, until_accepted,
-    until_refused, user,
+    until_allowed, until_refused, user,
 };
 use crate::attacks::llama_stacks::{POLICY, llama_stack};
 
@@ -42,6 +42,9 @@ async fn policies_for_workspaces_hold_for_tenants(cluster: &TenantCluster) {
     let alice = cluster.person("alice", None);
     let namespace = "solar-production";
     integration::model_kinds::install(&cluster.world).await.unwrap();
+    let may = json!({"namespace": namespace, "group": "llamastack.io", "verb": "create",
+        "resource": "llamastackdistributions"});
+    until_allowed(&alice, &may).await;
     let stack = |name| llama_stack(&json!({"namespace": namespace, "name": name}));
     send(&alice, CREATE, &stack("lsd-genai-playground")).await.success().unwrap();
     are_accepted(&alice, &[&["create", "serviceaccount", "program", "-n", namespace]]).await;
