@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenant_shared::SuspendRequest;
 
 use super::gateway_attacks;
-use super::reconcile::{RECONCILE_TIMEOUT, until};
+use super::reconcile::{RECONCILE_TIMEOUT, subjects, until};
 use super::{TENANT_BROKER, until_served, with_object};
 use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
@@ -22,6 +22,8 @@ use crate::until_logged;
 /// Limit of the time until kubectl has printed something, or ends.
 const KUBECTL_TIMEOUT: Duration = Duration::from_secs(30);
 const NAMESPACES: &str = "api/v1/namespaces";
+/// An owner of `solar` with the role `view`.
+const VIEW_ONLY: &str = "vera@example.com";
 
 /// A world with two tenants: alice owns `solar`, and bob may look at it; carol owns `lunar`.
 struct Fixture {
@@ -49,20 +51,26 @@ impl Fixture {
     }
 }
 
-/// Gives a tenant an owner, and somebody who may look at it if it is `solar`.
+/// Gives a tenant an owner. If it is `solar`, it has an owner with the role `view` as well, and somebody
+/// who may look at it.
 async fn apply(admin: &Kubectl, tenant: &str, people: &[&str; 2]) {
     let [owner, viewer] = people;
     let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": viewer});
-    let bindings = match tenant {
-        "solar" => json!([{"clusterRoleName": "view", "subjects": [subject]}]),
-        _ => json!([]),
+    let owner = json!({"kind": "User", "name": owner});
+    let (owners, bindings) = match tenant {
+        "solar" => {
+            let view_only = json!({"kind": "User", "name": VIEW_ONLY, "clusterRoles": ["view"]});
+            let bindings = json!([{"clusterRoleName": "view", "subjects": [subject]}]);
+            (json!([owner, view_only]), bindings)
+        }
+        _ => (json!([owner]), json!([])),
     };
     let object = json!({
         "apiVersion": TENANT_BROKER.1,
         "kind": "Tenant",
         "metadata": {"name": tenant},
         "spec": {
-            "owners": [{"kind": "User", "name": owner}],
+            "owners": owners,
             "additionalRoleBindings": bindings,
             "namespaceOptions": {"quota": 2},
         },
@@ -249,8 +257,19 @@ async fn attacks_are_refused(fixture: &Fixture) {
     // Otherwise the quota would refuse what other rules have to refuse.
     succeeds(fixture.alice.kubectl(), &["delete", "namespace", "solar-b"]).await;
     let api = async |name: &str| fixture.world.person(name).await.unwrap().api().await.unwrap();
+    let view_only = fixture.world.person("vera").await.unwrap();
+    let member = format!("member-{}", view_only.id());
+    let view_only = view_only.api().await.unwrap();
+    // The first attempt would make the membership, and so change what is compared.
+    view_only.join_tenant("solar").await.unwrap();
+    for (namespace, role) in [("solar-a", "view"), ("tenant-solar", "tenant-owner")] {
+        let binding = format!("tenant-solar-{role}");
+        let binding = ["rolebinding", &binding, "-n", namespace];
+        until(&fixture.world, &binding, |it| subjects(it).contains(member.as_str())).await;
+    }
     let people = [
         ("owner of solar", fixture.alice.api().await.unwrap()),
+        ("view-only owner of solar", view_only),
         ("viewer of solar", fixture.viewer.api().await.unwrap()),
         ("owner of lunar", fixture.carol.api().await.unwrap()),
         ("nobody of solar", api("eve").await),

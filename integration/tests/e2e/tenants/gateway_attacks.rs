@@ -7,49 +7,14 @@ use integration::api::Api;
 use integration::world::World;
 use serde_json::{Value, json};
 
+use super::attempt::{Attempt, apply, attempt, labels, namespace, patch, post, put};
 use super::cluster::{account, group, role_binding, user};
+use super::cluster_state::ClusterState;
 use crate::gateway::GATEWAY;
 
 /// A text of the requests of this test, by which the API server's audit log is searched.
 const AUDIT_MARKER: &str = "attack-7f3a";
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
-
-/// A request, with its JSON body and content type.
-struct Attempt {
-    method: Method,
-    path: String,
-    body: Option<(&'static str, Value)>,
-}
-
-fn attempt(method: Method, path: impl Into<String>) -> Attempt {
-    Attempt { method, path: path.into(), body: None }
-}
-
-fn post(path: impl Into<String>, body: Value) -> Attempt {
-    Attempt { body: Some(("application/json", body)), ..attempt(Method::POST, path) }
-}
-
-fn put(path: impl Into<String>, body: Value) -> Attempt {
-    Attempt { body: Some(("application/json", body)), ..attempt(Method::PUT, path) }
-}
-
-fn patch(path: impl Into<String>, body: Value) -> Attempt {
-    Attempt { body: Some(("application/merge-patch+json", body)), ..attempt(Method::PATCH, path) }
-}
-
-fn apply(path: impl Into<String>, body: Value) -> Attempt {
-    Attempt { body: Some(("application/apply-patch+yaml", body)), ..attempt(Method::PATCH, path) }
-}
-
-fn labels(labels: &Value) -> Value {
-    json!({"metadata": {"labels": labels}})
-}
-
-fn namespace(name: &str, metadata: &Value) -> Value {
-    let mut object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
-    object["metadata"]["name"] = json!(name);
-    object
-}
 
 async fn send(api: &Api, attempt: &Attempt) -> (StatusCode, String) {
     let join = if attempt.path.contains('?') { '&' } else { '?' };
@@ -202,28 +167,14 @@ fn of_the_brokers_identity() -> Vec<Attempt> {
     ]
 }
 
-/// Versions of the objects that the attacks are about, and the names of all namespaces.
-async fn state(world: &World) -> Vec<String> {
-    let mut state = Vec::new();
-    for kinds in ["namespaces", "rolebindings,serviceaccounts", "tenants.tenant-broker.io"] {
-        for object in crate::object_list(world, &[kinds, "-A"]).await.unwrap() {
-            let metadata = &object["metadata"];
-            let (namespace, name) = (&metadata["namespace"], &metadata["name"]);
-            let is_home = ["tenant-solar", "tenant-lunar"].iter().any(|home| namespace == home);
-            // Members of the attackers' own tenants come and go in a home.
-            if object["kind"] == "ServiceAccount" && is_home {
-                continue;
-            }
-            let facts =
-                json!([object["spec"], object["roleRef"], object["subjects"], metadata["labels"],]);
-            state.push(format!("{} {namespace}/{name} {facts}", object["kind"]));
-        }
-    }
-    state
+/// What the attacks are about. Members of the attackers' own tenants come and go in a home.
+async fn state(world: &World) -> ClusterState {
+    let state = ClusterState::read(world).await;
+    state.without_accounts_of("tenant-solar").without_accounts_of("tenant-lunar")
 }
 
-/// Nobody of these does anything that they may not: an owner and a viewer of solar, the owner of
-/// lunar, who is an outsider to solar, and somebody without a tenant.
+/// Nobody of these does anything that they may not: an owner, an owner with the role `view` and a
+/// viewer of solar, the owner of lunar, who is an outsider to solar, and somebody without a tenant.
 pub(super) async fn are_refused(world: &World, people: &[(&str, Api)]) {
     let before = state(world).await;
     for (who, api) in people {
@@ -248,7 +199,7 @@ pub(super) async fn are_refused(world: &World, people: &[(&str, Api)]) {
         an_upgrade_is_not_the_brokers(api).await;
         a_page_of_others_shows_nothing(world, api, who).await;
     }
-    assert_eq!(state(world).await, before);
+    before.assert_same(&state(world).await);
     // The broker's identity did none of it. It lists namespaces by the tenants of the caller.
     let events = world.cluster().audit_events(AUDIT_MARKER).unwrap();
     assert!(!events.is_empty());

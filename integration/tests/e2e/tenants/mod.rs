@@ -3,12 +3,15 @@
 mod account;
 mod accounts;
 mod adoption;
+mod attacks;
+mod attempt;
 mod bad_input;
 mod broker_rights;
 mod can_i;
 mod cli;
 mod cluster;
 mod cluster_lists;
+mod cluster_state;
 mod creation;
 mod deletion;
 mod direct_namespaces;

@@ -99,8 +99,34 @@ async fn until_revoked(world: &World) {
     }
 }
 
-async fn database(world: &World) -> SqliteConnection {
+pub(super) async fn database(world: &World) -> SqliteConnection {
     SqliteConnection::connect(world.database_url().unwrap().as_str()).await.unwrap()
+}
+
+/// Takes the lease of a tenant for an hour, as a replica that died with it, so that nobody reconciles
+/// the tenant. Returns the name of the lease.
+pub(super) async fn hold_lease(database: &mut SqliteConnection, tenant: &str) -> String {
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM tenants WHERE name = $1")
+        .bind(tenant)
+        .fetch_one(&mut *database)
+        .await
+        .unwrap();
+    let lease = format!("tenant/{id}");
+    sqlx::query(
+        "INSERT INTO leases (name, holder, held_until) \
+         VALUES ($1, randomblob(16), (unixepoch() + 3600) * 1000) ON CONFLICT (name) DO UPDATE \
+         SET holder = randomblob(16), held_until = (unixepoch() + 3600) * 1000",
+    )
+    .bind(&lease)
+    .execute(&mut *database)
+    .await
+    .unwrap();
+    lease
+}
+
+pub(super) async fn end_lease(database: &mut SqliteConnection, lease: &str) {
+    let ended = sqlx::query("DELETE FROM leases WHERE name = $1").bind(lease);
+    ended.execute(database).await.unwrap();
 }
 
 /// Sets the status of the tenant in the database, as an administrator's request does.
@@ -165,20 +191,7 @@ async fn a_suspension_does_not_need_the_object() {
 async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
     let (world, _) = world_with_namespace(&json!({})).await;
     let mut database = database(&world).await;
-    let id: Uuid = sqlx::query_scalar("SELECT id FROM tenants WHERE name = 'solar'")
-        .fetch_one(&mut database)
-        .await
-        .unwrap();
-    let lease = format!("tenant/{id}");
-    sqlx::query(
-        "INSERT INTO leases (name, holder, held_until) \
-         VALUES ($1, randomblob(16), (unixepoch() + 3600) * 1000) ON CONFLICT (name) DO UPDATE \
-         SET holder = randomblob(16), held_until = (unixepoch() + 3600) * 1000",
-    )
-    .bind(&lease)
-    .execute(&mut database)
-    .await
-    .unwrap();
+    let lease = hold_lease(&mut database, "solar").await;
     set_suspending(&mut database).await;
     until_revoked(&world).await;
     let status: String = sqlx::query_scalar("SELECT status FROM tenants WHERE name = 'solar'")
@@ -187,8 +200,7 @@ async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
         .unwrap();
     assert_eq!(status, "suspending", "only a replica with the lease records the end");
 
-    let ended = sqlx::query("DELETE FROM leases WHERE name = $1").bind(&lease);
-    ended.execute(&mut database).await.unwrap();
+    end_lease(&mut database, &lease).await;
     until_status(&world, |status| status["state"] == "Suspended").await;
 }
 

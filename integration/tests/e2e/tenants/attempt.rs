@@ -1,0 +1,47 @@
+//! Requests of attackers.
+
+use http::Method;
+use serde_json::{Value, json};
+
+/// A request for a path of the API server, with its JSON body and content type.
+pub(super) struct Attempt {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Option<(&'static str, Value)>,
+}
+
+pub(super) fn attempt(method: Method, path: impl Into<String>) -> Attempt {
+    Attempt { method, path: path.into(), body: None }
+}
+
+pub(super) fn post(path: impl Into<String>, body: Value) -> Attempt {
+    Attempt { body: Some(("application/json", body)), ..attempt(Method::POST, path) }
+}
+
+pub(super) fn put(path: impl Into<String>, body: Value) -> Attempt {
+    Attempt { body: Some(("application/json", body)), ..attempt(Method::PUT, path) }
+}
+
+pub(super) fn patch(path: impl Into<String>, body: Value) -> Attempt {
+    patch_as("application/merge-patch+json", path, body)
+}
+
+pub(super) fn apply(path: impl Into<String>, body: Value) -> Attempt {
+    patch_as("application/apply-patch+yaml", path, body)
+}
+
+/// A patch of this content type.
+pub(super) fn patch_as(kind: &'static str, path: impl Into<String>, body: Value) -> Attempt {
+    Attempt { body: Some((kind, body)), ..attempt(Method::PATCH, path) }
+}
+
+pub(super) fn labels(labels: &Value) -> Value {
+    json!({"metadata": {"labels": labels}})
+}
+
+/// A namespace with this metadata.
+pub(super) fn namespace(name: &str, metadata: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    object["metadata"]["name"] = json!(name);
+    object
+}
