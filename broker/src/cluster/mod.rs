@@ -47,8 +47,8 @@ pub use self::{
         RecordedUids, grants_to_other_namespaces,
     },
     objects::{
-        Compared, DRIFT_KINDS, DeletedBindings, Difference, EMPTY_LIST_INTERVAL, EnsuredObject,
-        NANOS_PER_UNIT, Object, ObjectComparison, is_marked_suspended, is_quantity,
+        Compared, DRIFT_KINDS, Difference, EMPTY_LIST_INTERVAL, EnsuredObject, NANOS_PER_UNIT,
+        Object, ObjectComparison, is_marked_suspended, is_quantity,
         labels::{
             POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN,
             labels_of, labels_of_tenant,

@@ -28,16 +28,17 @@ struct PriorityLevel {
 const PRIORITY_LEVELS: [PriorityLevel; 2] = [
     PriorityLevel {
         name: SUSPENSION_LEVEL,
-        reason: "A priority level of its own for suspensions, never lent to others.",
+        reason: "A priority level of its own for suspensions, never lent to others. Lists over all namespaces \
+                 are not in it, because a suspension waits for none.",
         shares: 5,
         lendable: 0,
         queues: (8, 2),
         precedence: 600,
-        rules: "    - {verbs: [delete, deletecollection, list, get, patch], apiGroups: \
+        rules: "    - {verbs: [delete, deletecollection, list, get, patch, update], apiGroups: \
                 [rbac.authorization.k8s.io], resources: [rolebindings], namespaces: [\"*\"]}\n    \
                 - {verbs: [get, patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: \
                 true, namespaces: [\"*\"]}\n    \
-                - {verbs: [get, delete, patch], apiGroups: [\"\"], resources: [serviceaccounts], \
+                - {verbs: [get, list, delete, patch], apiGroups: [\"\"], resources: [serviceaccounts], \
                 namespaces: [\"*\"]}\n",
     },
     PriorityLevel {

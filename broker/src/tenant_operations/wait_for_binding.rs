@@ -68,7 +68,7 @@ impl TenantOperations {
                 cluster.role_bindings_within(TENANT_LABEL, name.as_str(), MAX_OTHERS, is_ours);
             let bindings = match listed.await? {
                 Some(bindings) => bindings,
-                None => cluster.role_bindings_named(keys.clone()).await?,
+                None => cluster.role_bindings_named(&keys).await?,
             };
             if is_bound(&bindings, name, user) {
                 return Ok(());

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::{Cluster, DeletedBindings, NamespaceOwnership},
+    cluster::{Cluster, NamespaceOwnership},
 };
 
 /// Timeout of the label, of one pass over the RoleBindings and of every other step. It is longer
@@ -210,15 +210,14 @@ impl Workspaces {
             return target.skipped(workspace);
         }
         let namespace = &workspace.k8s_namespace;
-        let mut deleted = DeletedBindings::default();
-        let first = cluster.delete_role_bindings(namespace, &mut deleted);
+        let first = cluster.delete_role_bindings(namespace);
         // The result of the first pass does not matter, because the second pass decides.
         let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
         labelled.notified().await;
         if !self.is_still_suspended(workspace).await {
             return Ok(());
         }
-        let again = cluster.delete_role_bindings(namespace, &mut deleted);
+        let again = cluster.delete_role_bindings(namespace);
         let again = tokio::time::timeout(STEP_TIMEOUT, again);
         again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??;
         Ok(())

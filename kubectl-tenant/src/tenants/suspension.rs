@@ -100,6 +100,11 @@ fn run(
         report_open_steps(operation.decided_text(), &response.steps, world);
         let wait = wait_for_completion(&broker, tenant, operation, deadline, flags, world);
         runtime::block_on(wait)??;
+        if response.bindings_not_restored.is_empty() && matches!(operation, Operation::Resume) {
+            // Only a response to a complete resumption has them. The request is idempotent.
+            let complete = runtime::block_on(broker.set_tenant(tenant, operation.verb(), None))??;
+            report_bindings(&complete.bindings_not_restored, world);
+        }
     }
     world.print_message(operation.done_text(tenant));
     Ok(())

@@ -716,3 +716,26 @@ fn a_resumption_names_the_role_bindings_that_owners_have_to_make_again() {
     let document = home.run(&["tenants", "resume", "solar", "-o", "json"]).document();
     assert_eq!(document["bindings_not_restored"].as_array().unwrap().len(), 12);
 }
+
+/// The response to a request that the broker could not complete in time does not have them.
+#[test]
+fn a_slow_resumption_names_the_role_bindings_as_well() {
+    let open = json!({"name": "solar", "state": "Resuming",
+        "steps": [{"step": "restore", "result": "open", "duration_ms": 10_000}]});
+    let complete = json!({"name": "solar", "state": "Active",
+        "steps": [{"step": "restore", "result": "done", "duration_ms": 7}],
+        "bindings_not_restored": [{"namespace": "solar-a", "name": "app"}]});
+    let requests = AtomicUsize::new(0);
+    let broker = StubServer::start(move |request, _| match request.path.as_str() {
+        "/api/v1/tenants/solar/resume" => match requests.fetch_add(1, Ordering::SeqCst) {
+            0 => json_response(202, &open),
+            _ => json_response(200, &complete),
+        },
+        "/api/v1/tenants/solar" => json_response(200, &tenant("solar", "Active", None)),
+        _ => stub_broker::respond_confirmed(request, Account(1)),
+    });
+    let (home, _broker) = stub_broker::sign_in(broker, &[]);
+    let output = home.run(&["tenants", "resume", "solar"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.contains("have to make them again: solar-a/app."), "{output:?}");
+}

@@ -213,7 +213,7 @@ impl Cluster {
 
     /// Deletes the RoleBindings of a namespace for which `is_to_be_deleted` holds, until two lists
     /// in a row have none. Adds those that were deleted to a text, also if others could not be
-    /// deleted. `advice` ends the text of the error about bindings that keep appearing.
+    /// deleted.
     ///
     /// # Errors
     /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings repeatedly.
@@ -221,7 +221,6 @@ impl Cluster {
         &self,
         namespace: &str,
         is_to_be_deleted: impl Fn(&RoleBinding) -> bool,
-        advice: &str,
         deleted: &mut BindingsDescription,
     ) -> Result<(), ClusterError> {
         let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
@@ -235,7 +234,7 @@ impl Cluster {
         }
         let text = format!(
             "RoleBindings in {namespace} keep appearing: a program there has the right to create them; \
-             {advice}"
+             suspend the tenant and resume it, which ends that right, and announce the move again"
         );
         Err(ClusterError::Conflict(text))
     }

@@ -17,5 +17,4 @@ pub use self::{
     difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended},
     object::{EnsuredObject, Object, ObjectComparison},
     quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of},
-    revoke::DeletedBindings,
 };

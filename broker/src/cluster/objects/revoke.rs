@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, fmt::Debug, ops::ControlFlow, time::Duration};
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{
+    FutureExt as _, StreamExt as _, TryStreamExt as _,
+    future::{self, BoxFuture},
+    stream,
+};
 use http::{Request, header};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -46,27 +50,6 @@ const FINALIZER_INTERVAL: Duration = Duration::from_millis(50);
 /// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
 /// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// Names of deleted RoleBindings that are returned.
-const MAX_DELETED_NAMES: usize = 1_000;
-
-/// RoleBindings that were deleted in a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeletedBindings {
-    /// Number of deletions; one that was made again counts again.
-    pub count: usize,
-    /// Names, at most 1,000.
-    pub names: BTreeSet<String>,
-}
-
-impl DeletedBindings {
-    fn add(&mut self, name: String) {
-        self.count += 1;
-        if self.names.len() < MAX_DELETED_NAMES {
-            self.names.insert(name);
-        }
-    }
-}
 
 impl Cluster {
     /// Sets the suspended label on a workspace's namespace, or removes it; with a uid, only on a
@@ -131,22 +114,50 @@ impl Cluster {
     /// finalizer or a dependent grants its role until it is gone. So bindings are deleted with
     /// background propagation, and those that still exist lose their finalizers.
     ///
-    /// Adds what was deleted, without the broker's own one, to `deleted`, also before an error.
-    ///
     /// # Errors
     /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
-    pub async fn delete_role_bindings(
-        &self,
-        namespace: &str,
-        deleted: &mut DeletedBindings,
-    ) -> Result<(), ClusterError> {
+    pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+        let kept = BTreeSet::new();
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
-            delete_all(self.client(), namespace, deleted)
+            self.delete_role_bindings_except(namespace, &kept, |_| future::ready(()).boxed())
         );
         // If our own binding could not be deleted, the rounds have tried it as well.
         others.or_else(|error| ours.and(Err(error)))
+    }
+
+    /// Like [`Self::delete_role_bindings`], for all RoleBindings but those of these names. The names of
+    /// each page are given to `record`, and deleted once its future has ended: what a process that crashes
+    /// has deleted is on record.
+    ///
+    /// # Errors
+    /// As [`Self::delete_role_bindings`].
+    pub async fn delete_role_bindings_except(
+        &self,
+        namespace: &str,
+        kept: &BTreeSet<&str>,
+        record: impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync,
+    ) -> Result<(), ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+        let mut pages = bindings_in(self.client(), namespace);
+        let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
+        loop {
+            let (deleted, failure) = delete_listed(&api, &mut pages, kept, &record).await;
+            // As long as some are deleted, the next round tries the others again.
+            let was_empty = deleted == 0 && failure.is_none();
+            if let Some(error) = failure.filter(|_| deleted == 0) {
+                return Err(error);
+            }
+            match rounds.end_round(was_empty).await {
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Ok(ControlFlow::Continue(())) => pages.restart(),
+                Err(TooManyRounds) => {
+                    let text = format!("RoleBindings keep appearing in {namespace}");
+                    return Err(ClusterError::Conflict(text));
+                }
+            }
+        }
     }
 
     /// Deletes the ServiceAccount of this name, so that its tokens stay invalid when a new one is
@@ -185,70 +196,46 @@ pub(in crate::cluster) fn bindings_in(client: Client, namespace: &str) -> Pages<
         .with_small_pages()
 }
 
-/// Deletes RoleBindings in rounds until two lists are empty.
-async fn delete_all(
-    client: Client,
-    namespace: &str,
-    deleted: &mut DeletedBindings,
-) -> Result<(), ClusterError> {
-    let api: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
-    let mut pages = bindings_in(client, namespace);
-    let mut rounds = DeletionRounds::at_most(MAX_ROUNDS);
-    loop {
-        let before = deleted.count;
-        let failure = delete_listed(&api, &mut pages, deleted).await;
-        let number = deleted.count - before;
-        // As long as some are deleted, the next round tries the others again.
-        let was_empty = number == 0 && failure.is_none();
-        if let Some(error) = failure.filter(|_| number == 0) {
-            return Err(error);
-        }
-        match rounds.end_round(was_empty).await {
-            Ok(ControlFlow::Break(())) => return Ok(()),
-            Ok(ControlFlow::Continue(())) => pages.restart(),
-            Err(TooManyRounds) => {
-                let text = format!("RoleBindings keep appearing in {namespace}");
-                return Err(ClusterError::Conflict(text));
-            }
-        }
-    }
-}
-
-/// Deletes the objects of a list. Returns the first error.
+/// Deletes the objects of a list. Returns the number of deletions and the first error.
 async fn delete_listed(
     api: &Api<RoleBinding>,
     pages: &mut Pages<ObjectIdentity>,
-    deleted: &mut DeletedBindings,
-) -> Option<ClusterError> {
-    let mut failure = None;
+    kept: &BTreeSet<&str>,
+    record: &(impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync),
+) -> (usize, Option<ClusterError>) {
     // A page of large bindings has few of them, so the next one is read meanwhile.
     let listed = stream::try_unfold(pages, |pages| async {
-        let _permit = large_response().await;
-        let page = pages.next().await?;
-        Ok::<_, ClusterError>(
-            page.map(|page| (stream::iter(page).map(Ok::<_, ClusterError>), pages)),
-        )
+        let Some(mut page) = next_page(pages).await? else { return Ok(None) };
+        page.retain(|binding| !kept.contains(binding.name().as_str()));
+        if !page.is_empty() {
+            record(page.iter().map(ObjectIdentity::name).collect()).await;
+        }
+        Ok::<_, ClusterError>(Some((stream::iter(page).map(Ok::<_, ClusterError>), pages)))
     });
     // A binding that cannot be deleted does not protect those behind it.
     let mut results = listed
         .try_flatten()
         .map(|binding| {
             let api = api.clone();
-            async move {
-                let binding = binding?;
-                delete_or_remove_finalizers(&api, &binding).await?;
-                Ok(binding.name())
-            }
+            async move { delete_or_remove_finalizers(&api, &binding?).await }
         })
         .buffer_unordered(MAX_IN_FLIGHT)
         .boxed();
+    let (mut deleted, mut failure) = (0, None);
     while let Some(result) = results.next().await {
         match result {
-            Ok(name) => deleted.add(name),
+            Ok(()) => deleted += 1,
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    failure
+    (deleted, failure)
+}
+
+async fn next_page(
+    pages: &mut Pages<ObjectIdentity>,
+) -> Result<Option<Vec<ObjectIdentity>>, ClusterError> {
+    let _permit = large_response().await;
+    Ok(pages.next().await?)
 }
 
 /// Deletes an object; removes the finalizers of one that is being deleted.

@@ -19,6 +19,8 @@ use crate::cluster::{
 
 /// RoleBindings that are read concurrently by name.
 const MAX_READS: usize = 8;
+/// Names whose requests are in memory.
+const MAX_NAMES: usize = 1_000;
 
 impl Cluster {
     /// All objects of a kind with this value of a label, in all namespaces.
@@ -113,18 +115,24 @@ impl Cluster {
     /// A request failed.
     pub async fn role_bindings_named(
         &self,
-        named: impl IntoIterator<Item = (String, String)>,
+        named: &[(String, String)],
     ) -> Result<Vec<RoleBinding>, ClusterError> {
-        let requests: Vec<_> = named
-            .into_iter()
-            .map(|(namespace, name)| {
-                let api: Api<RoleBinding> = Api::namespaced(self.client(), &namespace);
-                async move { api.get_opt(&segment(&name)).await }
-            })
-            .collect();
-        let found: Vec<Option<RoleBinding>> =
-            stream::iter(requests).buffer_unordered(MAX_READS).try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
+        let mut found = Vec::new();
+        // There may be any number of names, so their requests are not made in advance.
+        for names in named.chunks(MAX_NAMES) {
+            let requests: Vec<_> = names
+                .iter()
+                .map(|(namespace, name)| {
+                    let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+                    let name = segment(name);
+                    async move { api.get_opt(&name).await }
+                })
+                .collect();
+            let read: Vec<Option<RoleBinding>> =
+                stream::iter(requests).buffer_unordered(MAX_READS).try_collect().await?;
+            found.extend(read.into_iter().flatten());
+        }
+        Ok(found)
     }
 }
 

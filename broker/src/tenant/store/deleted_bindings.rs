@@ -8,13 +8,17 @@ use crate::{base::db::Tx, on_engine};
 
 /// Names that are kept of one tenant. Owners may make any number of RoleBindings.
 const MAX_DELETED_BINDINGS: i64 = 1_000;
+/// Characters of a name. The policies refuse longer ones in namespaces of tenants, and an index of
+/// PostgreSQL has room for about 2,700 bytes.
+const MAX_NAME_CHARS: usize = 339;
 
 const COUNT: &str = "SELECT COUNT(*) FROM tenant_deleted_bindings WHERE tenant_id = $1";
 
 const INSERT: &str = "INSERT INTO tenant_deleted_bindings (tenant_id, namespace, name) ";
 
 const SELECT: &str = "\
-SELECT namespace, name FROM tenant_deleted_bindings WHERE tenant_id = $1 ORDER BY namespace, name";
+SELECT namespace, name FROM tenant_deleted_bindings WHERE tenant_id = $1 ORDER BY namespace, name \
+  LIMIT 1000";
 
 /// Not if a resumption is interrupted: it has not restored everything yet.
 const CLEAR_IF_ACTIVE: &str = "\
@@ -25,7 +29,7 @@ const CLEAR: &str = "DELETE FROM tenant_deleted_bindings WHERE tenant_id = $1";
 
 impl Tenants {
     /// Records the names of RoleBindings that the suspension of a tenant deleted in a namespace, up to
-    /// 1,000 of one tenant. Idempotent.
+    /// 1,000 of one tenant, without names that are longer than the policies allow or have a NUL. Idempotent.
     ///
     /// # Errors
     /// The database failed.
@@ -39,11 +43,14 @@ impl Tenants {
         let count: i64 = on_engine!(tx.connection(), c =>
             sqlx::query_scalar(COUNT).bind(tenant).fetch_one(c).await)?;
         let room = usize::try_from(MAX_DELETED_BINDINGS - count).unwrap_or(0);
-        for batch in names[..names.len().min(room)].chunks(MAX_BATCH) {
+        let is_kept =
+            |name: &&String| name.chars().count() <= MAX_NAME_CHARS && !name.contains('\0');
+        let names: Vec<&String> = names.iter().filter(is_kept).take(room).collect();
+        for batch in names.chunks(MAX_BATCH) {
             on_engine!(tx.connection(), c => {
                 let mut statement = QueryBuilder::new(INSERT);
                 statement.push_values(batch, |mut row, name| {
-                    row.push_bind(tenant).push_bind(namespace.to_owned()).push_bind(name.clone());
+                    row.push_bind(tenant).push_bind(namespace.to_owned()).push_bind((*name).clone());
                 });
                 statement.push(" ON CONFLICT DO NOTHING");
                 // Each number of names is a different statement.
@@ -54,7 +61,7 @@ impl Tenants {
     }
 
     /// Namespaces and names of the RoleBindings of others that the last suspension of a tenant deleted, in
-    /// this order, at most about 1,000.
+    /// this order, at most 1,000.
     ///
     /// # Errors
     /// The database failed.

@@ -44,10 +44,6 @@ use crate::{
 /// milliseconds. Clocks of the API server and the broker differ.
 const RECREATION_TOLERANCE_MS: i64 = 30_000;
 
-/// What to do if RoleBindings keep appearing in a namespace that is to be moved.
-const MOVE_ADVICE: &str = "suspend the tenant and resume it, which ends that right, and announce the \
-                           move again";
-
 impl TenantController {
     /// The namespaces of a tenant that exist without its label. Asks the API server about `max` of
     /// those that are not in the snapshot, other ones in each run.
@@ -171,10 +167,7 @@ impl TenantController {
         let recorded = self.record_deletion(announced, DeletionStage::Planned, &found, text).await;
         recorded.map_err(|error| error_chain(&error))?;
         let mut deleted = BindingsDescription::default();
-        let all = self
-            .cluster
-            .delete_role_bindings_where(name, |_| true, MOVE_ADVICE, &mut deleted)
-            .await;
+        let all = self.cluster.delete_role_bindings_where(name, |_| true, &mut deleted).await;
         let begun = match all {
             Ok(()) => self.begin_move(announced, (Some(row), to), quota, &deleted).await,
             Err(error) => Err(error.into()),
@@ -349,7 +342,7 @@ impl TenantController {
         let mut deleted = BindingsDescription::default();
         let all = self
             .cluster
-            .delete_role_bindings_where(namespace, is_to_be_deleted, MOVE_ADVICE, &mut deleted)
+            .delete_role_bindings_where(namespace, is_to_be_deleted, &mut deleted)
             .await;
         let text = format!("namespace {namespace}: RoleBindings from before deleted: {deleted}");
         if let Err(error) = all {

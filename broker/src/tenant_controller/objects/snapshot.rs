@@ -66,7 +66,7 @@ impl Snapshot {
                     broker_bindings(namespace).into_iter().map(|name| (namespace.to_owned(), name))
                 })
                 .collect();
-            cluster.role_bindings_named(keys).await?
+            cluster.role_bindings_named(&keys).await?
         };
         snapshot.extend(bindings.into_iter().map(|it| Object::RoleBinding(Box::new(it))));
         Ok(snapshot)

@@ -8,10 +8,10 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::failure;
+use super::revoke::{LIST_TIMEOUT, SuspendedLabel, failure, is_of};
 use crate::{
     base::error_chain,
-    cluster::{BindingsDescription, ClusterError, is_marked_suspended},
+    cluster::{ClusterError, is_marked_suspended},
     tenant::{NamespaceStatus, TenantName, TenantRow, home_name, prefixes_of, role_binding_name},
     tenant_controller::{
         TenantController,
@@ -23,18 +23,15 @@ use crate::{
 /// Namespaces with the labels of a tenant.
 type NamespacesByName<'a> = BTreeMap<&'a str, &'a Namespace>;
 
-/// What to do if RoleBindings keep appearing in a namespace of a suspended tenant.
-const SUSPENSION_ADVICE: &str =
-    "delete that program; the suspension is open until no RoleBinding appears";
-
 /// Namespaces and bindings of a tenant that is suspended, as lists show them.
 #[derive(Debug, Default)]
 pub(super) struct ListedAccess {
     /// Namespaces of the tenant whose rows were not read: they have new ones, or this version cannot read
     /// theirs.
     pub(super) recovered: BTreeSet<String>,
-    /// Namespaces with the label of a move, which get no row.
-    labelled_for_move: BTreeSet<String>,
+    /// Other namespaces of the tenant, which get no row: those with the label of a move, and those without
+    /// a RoleBinding of the broker whose names are not the tenant's. An administrator may have marked them.
+    not_recorded: BTreeSet<String>,
     /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has or
     /// that an earlier tenant of the name left.
     of_other_tenants: BTreeSet<String>,
@@ -63,20 +60,25 @@ impl TenantController {
             .filter(|(name, _)| *name != home && !known.contains(name))
             .collect();
         let mut listed = ListedAccess::default();
-        match self.broker_bindings_of(row, &unknown, &mut listed.failures).await {
-            Ok(bindings) => listed.bindings = bindings,
-            // What is bound is not known, so no row is written.
-            Err(error) => {
-                let failure = format!("RoleBindings of the tenant: {}", error_chain(&error));
-                listed.failures.push(failure);
-                return listed;
+        let bindings = self.broker_bindings_of(row, &unknown, &mut listed.failures);
+        let error = match tokio::time::timeout(LIST_TIMEOUT, bindings).await {
+            Ok(Ok(bindings)) => {
+                listed.bindings = bindings;
+                None
             }
+            Ok(Err(error)) => Some(error_chain(&error)),
+            Err(_) => Some(format!("not listed in {LIST_TIMEOUT:?}")),
+        };
+        if let Some(error) = error {
+            // What is bound is not known, so no row is written.
+            listed.failures.push(format!("RoleBindings of the tenant: {error}"));
+            return listed;
         }
         let rows = (known.len() + unreadable.len(), unreadable);
         if let Err(error) = self.recover_rows(row, rows, &unknown, &mut listed).await {
             listed.failures.push(format!("rows of namespaces: {}", error_chain(&error)));
             listed.recovered.clear();
-            listed.labelled_for_move.clear();
+            listed.not_recorded.clear();
             listed.of_other_tenants.clear();
             listed.bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
         }
@@ -113,7 +115,8 @@ impl TenantController {
                 let names = self.broker_bindings(&row.name, namespace).into_iter();
                 names.map(|name| ((*namespace).to_owned(), name))
             });
-            self.cluster.role_bindings_named(keys).await?
+            let keys: Vec<_> = keys.collect();
+            self.cluster.role_bindings_named(&keys).await?
         };
         let key =
             |binding: RoleBinding| Some((binding.metadata.namespace?, binding.metadata.name?));
@@ -122,8 +125,8 @@ impl TenantController {
 
     /// Finds the namespaces that have a binding of the broker, the label of a suspended one, as an earlier
     /// attempt leaves it, or an unreadable row. Only the broker and administrators may write these. Those
-    /// that no tenant has get a row. It is counted if there is a binding and the name is the tenant's; a
-    /// run claims the others as far as their name, their accounts and the quota allow it. `rows` is the
+    /// that no tenant has get a row, if there is a binding or the name is the tenant's. It is counted if both
+    /// are true; a run claims the others as far as their name, their accounts and the quota allow it. `rows` is the
     /// number of the tenant's rows.
     async fn recover_rows(
         &self,
@@ -157,12 +160,14 @@ impl TenantController {
                 if is_bound {
                     listed.of_other_tenants.insert(name);
                 }
-            } else if is_bound && owner.is_some_and(|owner| owner == row.name) {
-                creating.push(name);
-            } else if has_label_of_a_move(live) {
-                listed.labelled_for_move.insert(name);
             } else {
-                over_quota.push(name);
+                let is_by_name = owner.is_some_and(|owner| owner == row.name);
+                match (is_bound, is_by_name) {
+                    (true, true) => creating.push(name),
+                    _ if has_label_of_a_move(live) => drop(listed.not_recorded.insert(name)),
+                    (false, false) => drop(listed.not_recorded.insert(name)),
+                    (true, false) | (false, true) => over_quota.push(name),
+                }
             }
         }
         let statuses = [NamespaceStatus::Creating, NamespaceStatus::OverQuota];
@@ -172,7 +177,7 @@ impl TenantController {
             listed.recovered.extend(names);
         }
         let found =
-            listed.recovered.len() + listed.labelled_for_move.len() + listed.of_other_tenants.len();
+            listed.recovered.len() + listed.not_recorded.len() + listed.of_other_tenants.len();
         if found > 0 {
             tracing::warn!(
                 tenant = %row.name, namespaces = found,
@@ -191,70 +196,76 @@ impl TenantController {
         queued: &BTreeSet<&str>,
     ) -> Vec<String> {
         let has_no_row = |name: &str| {
-            listed.labelled_for_move.contains(name) || listed.of_other_tenants.contains(name)
+            listed.not_recorded.contains(name) || listed.of_other_tenants.contains(name)
         };
-        let left = listed.bindings.iter().filter(|(namespace, _)| {
-            !queued.contains(namespace.as_str()) && !has_no_row(namespace)
-        });
-        let deletions: Vec<_> =
-            left.map(|(namespace, name)| self.delete_broker_binding(namespace, name)).collect();
-        let revocations: Vec<_> = listed
-            .labelled_for_move
+        let (kept, left): (Vec<_>, Vec<_>) = listed
+            .bindings
             .iter()
-            .chain(&listed.of_other_tenants)
-            .map(|name| self.revoke_without_row(row, name, listed))
-            .collect();
-        let (deleted, revoked): (Vec<Option<String>>, Vec<Vec<String>>) = tokio::join!(
-            stream::iter(deletions).buffer_unordered(MAX_IN_FLIGHT).collect(),
-            stream::iter(revocations).buffer_unordered(MAX_IN_FLIGHT).collect()
+            .filter(|(namespace, _)| !queued.contains(namespace.as_str()))
+            .partition(|(namespace, _)| has_no_row(namespace));
+        // In all namespaces, before deletions may hang in some of them.
+        let empty = kept.into_iter().map(|(namespace, name)| self.empty_binding(namespace, name));
+        let delete =
+            left.into_iter().map(|(namespace, name)| self.delete_broker_binding(namespace, name));
+        let (empty, delete): (Vec<_>, Vec<_>) = (empty.collect(), delete.collect());
+        let (emptied, deleted): (Vec<Option<String>>, Vec<Option<String>>) = tokio::join!(
+            stream::iter(empty).buffer_unordered(MAX_IN_FLIGHT).collect(),
+            stream::iter(delete).buffer_unordered(MAX_IN_FLIGHT).collect()
         );
-        deleted.into_iter().flatten().chain(revoked.into_iter().flatten()).collect()
+        let without_row = listed.not_recorded.iter().chain(&listed.of_other_tenants);
+        let mut namespaces: Vec<&str> = without_row.map(String::as_str).collect();
+        self.revocations.sort_by_attempts(row, &mut namespaces);
+        let revocations: Vec<_> =
+            namespaces.into_iter().map(|name| self.revoke_without_row(row, name, listed)).collect();
+        let revoked: Vec<Vec<String>> =
+            stream::iter(revocations).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let bindings = emptied.into_iter().chain(deleted).flatten();
+        bindings.chain(revoked.into_iter().flatten()).collect()
     }
 
-    /// Revokes the rights in one namespace that gets no row. The broker's bindings alone say that it is
-    /// the tenant's, so they are emptied first, and deleted once those of owners are.
+    /// Removes the subjects of a binding of the broker. Returns what failed.
+    async fn empty_binding(&self, namespace: &str, name: &str) -> Option<String> {
+        let error = self.cluster.empty_role_binding(namespace, name).await.err()?;
+        failure(namespace, &format!("RoleBinding {name}"), &error)
+    }
+
+    /// Revokes the rights in one namespace that gets no row. The broker's bindings, which are empty, alone
+    /// say that it is the tenant's, so they are deleted once those of owners are. If somebody took the
+    /// namespace away from the tenant meanwhile, those of owners stay.
     async fn revoke_without_row(
         &self,
         row: &TenantRow,
         namespace: &str,
         listed: &ListedAccess,
     ) -> Vec<String> {
-        let of_broker = || {
-            let here = listed.bindings.iter().filter(|(it, _)| it == namespace);
-            here.map(|(_, name)| name.as_str())
+        self.revocations.count_attempt(row, namespace);
+        let here = listed.bindings.iter().filter(|(it, _)| it == namespace);
+        let of_broker: BTreeSet<&str> = here.map(|(_, name)| name.as_str()).collect();
+        let (mut failures, mut is_open) = (Vec::new(), false);
+        // Another tenant of the namespace may not be suspended, so it gets no label.
+        let is_ours = if listed.not_recorded.contains(namespace) {
+            let labelled = self.label(row, namespace, None).await;
+            labelled.map(|labelled| labelled != SuspendedLabel::NotOurs)
+        } else {
+            let live = self.cluster.namespace(namespace).await;
+            live.map(|live| live.is_some_and(|live| is_of(&live, namespace, &row.name)))
         };
-        let mut failures = Vec::new();
-        for name in of_broker() {
-            if let Err(error) = self.cluster.empty_role_binding(namespace, name).await {
-                failures.extend(failure(namespace, &format!("RoleBinding {name}"), &error));
-            }
-        }
-        let mut is_open = false;
-        // Another tenant of the namespace may not be suspended.
-        if listed.labelled_for_move.contains(namespace)
-            && let Err(error) = self.label(row, namespace, None).await
-        {
+        let is_ours = is_ours.unwrap_or_else(|error| {
             is_open = true;
             failures.extend(failure(namespace, "label", &error));
-        }
-        let is_of_owners = |binding: &RoleBinding| !is_broker_binding(&row.name, binding);
-        let mut deleted = BindingsDescription::default();
-        let result = self
-            .cluster
-            .delete_role_bindings_where(namespace, is_of_owners, SUSPENSION_ADVICE, &mut deleted)
-            .await;
-        if let Err(error) = result {
-            is_open = true;
-            failures.extend(failure(namespace, "RoleBindings", &error));
-        }
-        if !deleted.is_empty() {
-            tracing::warn!(
-                tenant = %row.name, namespace,
-                "a suspension deleted RoleBindings in a namespace that has no row of the tenant"
-            );
+            // It is the tenant's as far as the list knows.
+            listed.not_recorded.contains(namespace)
+        });
+        if is_ours {
+            let record = self.record_of_deletions(row, namespace);
+            let others = self.cluster.delete_role_bindings_except(namespace, &of_broker, record);
+            if let Err(error) = others.await {
+                is_open = true;
+                failures.extend(failure(namespace, "RoleBindings", &error));
+            }
         }
         if !is_open {
-            for name in of_broker() {
+            for name in of_broker {
                 failures.extend(self.delete_broker_binding(namespace, name).await);
             }
         }

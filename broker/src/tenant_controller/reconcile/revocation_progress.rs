@@ -72,6 +72,12 @@ struct Progress {
     attempts: BTreeMap<String, u32>,
 }
 
+impl Progress {
+    fn attempts(&self, namespace: &str) -> u32 {
+        self.attempts.get(namespace).copied().unwrap_or_default()
+    }
+}
+
 impl RevocationProgress {
     /// Starts an attempt at a suspension; returns whether it is the first one of this process.
     pub(super) fn start_attempt(&self, row: &TenantRow) -> bool {
@@ -89,10 +95,14 @@ impl RevocationProgress {
     ) -> Vec<NamespaceToRevoke<'a>> {
         self.with(row, |progress| {
             namespaces.retain(|(name, _)| !progress.done.contains(*name));
-            let attempts = |name: &str| progress.attempts.get(name).copied().unwrap_or_default();
-            namespaces.sort_by_key(|(name, _)| attempts(name));
+            namespaces.sort_by_key(|(name, _)| progress.attempts(name));
         });
         namespaces
+    }
+
+    /// Sorts namespaces by the number of attempts on them.
+    pub(super) fn sort_by_attempts(&self, row: &TenantRow, namespaces: &mut [&str]) {
+        self.with(row, |progress| namespaces.sort_by_key(|name| progress.attempts(name)));
     }
 
     /// Counts an attempt on a namespace, which begins now.

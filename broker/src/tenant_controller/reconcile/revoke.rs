@@ -6,7 +6,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::{self, BoxFuture},
+    stream::FuturesUnordered,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
 use tokio::sync::Semaphore;
@@ -14,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::revocation_progress::NamespaceToRevoke;
 use crate::{
     base::error_chain,
-    cluster::{ClusterError, DeletedBindings, EMPTY_LIST_INTERVAL, is_marked_suspended},
+    cluster::{ClusterError, EMPTY_LIST_INTERVAL, is_marked_suspended},
     tenant::{
         ClusterRoleName, NamespaceRow, NamespaceStatus, TenantName, TenantRow, TenantStatus,
         home_name, role_binding_name,
@@ -29,6 +33,14 @@ use crate::{
 /// How long after its decision most namespaces of a suspension have no label yet. Later attempts first
 /// look what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
+
+/// How long an attempt waits for a list. Others can make it long, so each attempt has time left for the
+/// revocations that need none.
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How long the deletion of a page of RoleBindings waits until their names are on record. A database that
+/// is slow must not keep rights.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Value of [`HOME_LABEL`].
 const HOME: &str = "true";
@@ -195,44 +207,54 @@ impl TenantController {
         for name in &untried {
             failures.extend(self.delete_broker_binding(namespace, name).await);
         }
-        let mut deleted = DeletedBindings::default();
         let is_deleted = async {
             if row.status == TenantStatus::Suspended
                 && !self.cluster.has_role_bindings(namespace).await?
             {
                 return Ok(());
             }
-            self.cluster.delete_role_bindings(namespace, &mut deleted).await
+            let record = self.record_of_deletions(row, namespace);
+            self.cluster.delete_role_bindings_except(namespace, &BTreeSet::new(), record).await
         };
         if let Err(error) = is_deleted.await {
             failures.extend(failure(namespace, "RoleBindings", &error));
         }
-        if deleted.count > 0 {
-            self.record_deleted_bindings(row, namespace, deleted).await;
-        }
         failures
     }
 
-    /// Records the RoleBindings of others that were deleted, so that a resumption names them.
-    async fn record_deleted_bindings(
+    /// Records the names of RoleBindings that a suspension is about to delete in a namespace, so that a
+    /// resumption names those that the broker did not make. A suspended tenant is resumed only when all
+    /// are deleted.
+    pub(super) fn record_of_deletions(
         &self,
         row: &TenantRow,
         namespace: &str,
-        deleted: DeletedBindings,
-    ) {
-        tracing::info!(
-            tenant = %row.name,
-            namespace,
-            bindings = deleted.count,
-            "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
-        );
-        let names = deleted.names.into_iter().filter(|name| !is_binding_name(&row.name, name));
-        let names: Vec<String> = names.collect();
-        if let Err(error) = self.tenants.record_deleted_bindings(row.id, namespace, &names).await {
-            tracing::warn!(
-                tenant = %row.name, namespace, error = error_chain(&error),
-                "the RoleBindings that a suspension deleted were not recorded"
-            );
+    ) -> impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync + use<> {
+        let (tenants, id, tenant) = (self.tenants.clone(), row.id, row.name.clone());
+        let namespace = namespace.to_owned();
+        move |mut names| {
+            names.retain(|name| !is_binding_name(&tenant, name));
+            if names.is_empty() {
+                return future::ready(()).boxed();
+            }
+            let (tenants, tenant, namespace) = (tenants.clone(), tenant.clone(), namespace.clone());
+            async move {
+                tracing::info!(
+                    %tenant, namespace, bindings = names.len(),
+                    "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
+                );
+                let record = tenants.record_deleted_bindings(id, &namespace, &names);
+                let error = match tokio::time::timeout(RECORD_TIMEOUT, record).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error_chain(&error),
+                    Err(_) => format!("not done in {RECORD_TIMEOUT:?}"),
+                };
+                tracing::warn!(
+                    %tenant, namespace, error,
+                    "the RoleBindings that a suspension deleted were not recorded"
+                );
+            }
+            .boxed()
         }
     }
 }

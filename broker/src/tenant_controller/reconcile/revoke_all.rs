@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::{
-    StreamExt as _,
+    FutureExt as _, StreamExt as _,
     stream::{self, FuturesUnordered},
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,12 +17,15 @@ use tokio::sync::Semaphore;
 
 use super::{
     revocation_progress::NamespaceToRevoke,
-    revoke::{NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of, with_rights},
+    revoke::{
+        LIST_TIMEOUT, NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of,
+        with_rights,
+    },
 };
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
-    tenant::{TenantRow, drop_unmanaged_metadata},
+    tenant::{NamespaceRows, TenantRow, drop_unmanaged_metadata},
     tenant_controller::{TenantController, objects::withdraw::MAX_IN_FLIGHT},
 };
 
@@ -39,56 +42,71 @@ impl TenantController {
     /// The rows of the namespaces could not be read.
     pub(super) async fn revoke_in_namespaces(&self, row: &TenantRow) -> sqlx::Result<Vec<String>> {
         let rows = self.tenants.namespace_rows(row.id).await?;
-        let (counted, beyond): (Vec<_>, Vec<_>) =
-            with_rights(&rows.rows).map(|it| (it.name.as_str(), Some(it))).partition(
-                |(_, namespace)| namespace.is_some_and(|namespace| namespace.status.counts()),
-            );
         let permits = Semaphore::new(MAX_IN_FLIGHT);
         let is_new = self.revocations.start_attempt(row);
         let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
+        let begun =
+            if is_first { self.begin_in_all(row, &rows, &permits).await } else { Vec::new() };
+        let in_all = collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun)));
+        // At once, because deletions that hang in one namespace must not keep the rights in others.
+        let (mut failures, by_lists) =
+            tokio::join!(in_all, self.revoke_by_lists(row, &rows, is_first, &permits).boxed());
+        failures.extend(by_lists);
+        Ok(failures)
+    }
+
+    /// Revokes the rights in the namespaces that lists show, and in those with rows unless they were begun.
+    /// Returns what failed.
+    async fn revoke_by_lists(
+        &self,
+        row: &TenantRow,
+        rows: &NamespaceRows,
+        were_begun: bool,
+        permits: &Semaphore,
+    ) -> Vec<String> {
         let mut failures = Vec::new();
-        if is_first {
-            failures = self.revoke_in_all(row, &counted, &permits).await;
-        }
-        let listed = match self.list_own_namespaces(row).await {
-            Ok(listed) => Some(listed),
-            Err(error) => {
+        let listed = match tokio::time::timeout(LIST_TIMEOUT, self.list_own_namespaces(row)).await {
+            Ok(Ok(listed)) => Some(listed),
+            Ok(Err(error)) => {
                 failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
                 None
             }
+            Err(_) => {
+                failures.push(format!("namespaces of the tenant: not listed in {LIST_TIMEOUT:?}"));
+                None
+            }
         };
-        let own = listed.as_deref().unwrap_or_default();
-        let labelled: BTreeSet<String> = own
+        let live = listed.as_deref().unwrap_or_default();
+        let own: BTreeSet<&str> =
+            live.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
+        let labelled: BTreeSet<String> = live
             .iter()
             .filter(|live| is_marked_suspended(live))
             .map(ResourceExt::name_any)
             .collect();
-        if !is_first {
-            // Without the list each namespace is read.
-            failures.extend(self.label_all(row, &counted, &labelled, &permits).await);
-        }
+        let (mut counted, beyond) = by_quota(rows);
+        // The list may show one that a response denied.
+        counted.retain(|(name, _)| !were_begun || own.contains(name) && !labelled.contains(*name));
+        // Without the list each namespace is read.
+        failures.extend(self.label_all(row, &counted, &labelled, permits).await);
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
         let mut access = self.list_access(row, (&known, &rows.unreadable), listed.as_deref()).await;
         failures.append(&mut access.failures);
         let recovered: Vec<NamespaceToRevoke<'_>> =
             access.recovered.iter().map(|name| (name.as_str(), None)).collect();
-        failures.extend(self.label_all(row, &recovered, &labelled, &permits).await);
-        let later = if is_first { Vec::new() } else { counted };
-        let queue = self.revocations.open(row, later.into_iter().chain(recovered).collect());
+        failures.extend(self.label_all(row, &recovered, &labelled, permits).await);
+        let queue = self.revocations.open(row, counted.into_iter().chain(recovered).collect());
         let beyond = self.revocations.open(row, beyond);
         // In one that is not the tenant's any more nothing is done.
-        let own: BTreeSet<&str> =
-            own.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
         let names = queue.iter().chain(&beyond).map(|(name, _)| *name);
         let queued = names.filter(|name| own.contains(name)).collect();
-        // At once, because deletions that hang in one namespace must not keep the rights in others.
         let (in_queue, in_beyond, outside) = tokio::join!(
-            self.revoke_in_each(row, queue, &labelled, &permits),
-            self.revoke_in_each(row, beyond, &labelled, &permits),
+            self.revoke_in_each(row, queue, &labelled, permits),
+            self.revoke_in_each(row, beyond, &labelled, permits),
             self.revoke_outside(row, &access, &queued)
         );
         failures.extend(in_queue.into_iter().chain(in_beyond).chain(outside));
-        Ok(failures)
+        failures
     }
 
     /// The namespaces with the labels of a tenant, with its home.
@@ -102,26 +120,26 @@ impl TenantController {
         Ok(listed)
     }
 
-    /// The first attempt. All labels are written before the first binding is deleted, because a label
-    /// ends all writes in a namespace, and the broker's bindings are deleted before lists are read, which
-    /// others can make long. Permits are given in the order in which they are asked for, so one namespace
-    /// that takes long delays no other.
-    async fn revoke_in_all(
+    /// Begins the first attempt. All labels are written before the first binding is deleted, because a
+    /// label ends all writes in a namespace, and the broker's bindings are deleted before lists are read,
+    /// which others can make long. Permits are given in the order in which they are asked for, so one
+    /// namespace that takes long delays no other.
+    async fn begin_in_all(
         &self,
         row: &TenantRow,
-        namespaces: &[NamespaceToRevoke<'_>],
+        rows: &NamespaceRows,
         permits: &Semaphore,
-    ) -> Vec<String> {
-        let requests: FuturesUnordered<_> = namespaces
-            .iter()
-            .map(|namespace| self.begin_in(row, *namespace, false, permits))
+    ) -> Vec<NamespaceRevocation> {
+        let (counted, _) = by_quota(rows);
+        let requests: FuturesUnordered<_> = counted
+            .into_iter()
+            .map(|namespace| self.begin_in(row, namespace, false, permits))
             .collect();
-        let begun: Vec<NamespaceRevocation> = requests.collect().await;
-        collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun))).await
+        requests.collect().await
     }
 
-    /// A later attempt: writes the labels that are missing by a list, however many namespaces have theirs.
-    /// Returns what failed.
+    /// Writes the labels that are missing by a list, however many namespaces have theirs. Returns what
+    /// failed.
     async fn label_all(
         &self,
         row: &TenantRow,
@@ -173,6 +191,12 @@ impl TenantController {
         }
         failures
     }
+}
+
+/// The namespaces in which somebody may have rights: those that count against the quota, and those beyond.
+fn by_quota(rows: &NamespaceRows) -> (Vec<NamespaceToRevoke<'_>>, Vec<NamespaceToRevoke<'_>>) {
+    let named = with_rights(&rows.rows).map(|it| (it.name.as_str(), Some(it)));
+    named.partition(|(_, row)| row.is_some_and(|row| row.status.counts()))
 }
 
 /// Runs the revocations in namespaces, [`MAX_WAITING`] at once. Returns what failed.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -81,7 +81,10 @@ impl TenantController {
         let Some(mut row) = self.tenants.by_id(id).await?.filter(suspended) else {
             return Ok(None);
         };
-        let failures = Box::pin(self.revoke_rights(&row)).await;
+        let failures = tokio::select! {
+            failures = self.revoke_rights(&row).boxed() => failures,
+            () = self.wait_until_other_decision(&row).boxed() => return Ok(None),
+        };
         if failures.is_empty() {
             let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
             self.advance(&mut row, from, to).await?;
@@ -116,6 +119,23 @@ impl TenantController {
                 Ok(Ok(_)) => return,
                 Ok(Err(_)) | Err(_) if known_at.elapsed() >= UNKNOWN_STATUS_TIMEOUT => return,
                 Ok(Err(_)) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits until the row of a tenant has another decision than the one that was read. The lease does not
+    /// keep others from one: the lease of a process that its machine paused has expired, and a tenant may be
+    /// resumed while a run looks for rights in it. While the database fails, the decision counts as
+    /// unchanged.
+    async fn wait_until_other_decision(&self, row: &TenantRow) {
+        loop {
+            tokio::time::sleep(STATUS_INTERVAL).await;
+            match self.tenants.by_id(row.id).await {
+                Ok(Some(now))
+                    if (now.status, now.status_changed_at)
+                        == (row.status, row.status_changed_at) => {}
+                Ok(_) => return,
+                Err(_) => {}
             }
         }
     }

@@ -22,9 +22,9 @@ pub async fn check_first_requests(
     let (_, token) = fixture.member(owner, tenant).await?;
     for number in 0..count {
         let name = format!("{tenant}-{number}");
-        Box::pin(create_and_use(fixture, owner, &token, &name, number))
-            .await
-            .with_context(|| format!("namespace {number} of {count}"))?;
+        Box::pin(create_and_use(fixture, owner, &token, &name, number)).await.with_context(
+            || format!("namespace {number} of {count}; {}", logged(fixture, &name)),
+        )?;
     }
     let namespaces = fixture.namespaces_of(tenant).await?;
     ensure!(namespaces.len() == count, "{namespaces:?}");
@@ -49,6 +49,12 @@ async fn create_and_use(
     );
     expect_created("the first request through the gateway", through?)?;
     expect_created("the first request at the API server", direct?)
+}
+
+/// What the replicas log of a namespace, such as the warning that a creation no longer waits for its rights.
+fn logged(fixture: &Fixture, namespace: &str) -> String {
+    let lines = fixture.lines_of_logs(namespace);
+    lines.map_or_else(|error| format!("{error:#}"), |lines| format!("logs: {}", lines.join("\n")))
 }
 
 fn expect_created(what: &str, (status, answer): (StatusCode, Value)) -> Result<()> {

@@ -108,6 +108,19 @@ impl Fixture {
         })
     }
 
+    /// The lines of all replicas' logs with a word.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub fn lines_of_logs(&self, word: &str) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for broker in self.world.brokers() {
+            let log = broker.log()?;
+            lines.extend(log.lines().filter(|line| line.contains(word)).map(ToOwned::to_owned));
+        }
+        Ok(lines)
+    }
+
     /// The operator's API at a replica.
     ///
     /// # Errors

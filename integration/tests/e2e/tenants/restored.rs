@@ -6,6 +6,7 @@ use http::{Method, StatusCode};
 use integration::api::{Api, ApiError};
 use integration::engine::On;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
+use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
@@ -196,10 +197,10 @@ async fn a_suspension_reaches_a_namespace_and_a_member_without_a_row() {
     assert_eq!(names("rolebindings", PRODUCTION).await, "");
 }
 
-/// The row says that the namespace is another tenant's, as it was before a move that a restore lost. Only
-/// the binding of the broker shows whose people have rights there, so it goes last.
-#[tokio::test]
-async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_row() {
+/// A world in which the row of a namespace of `solar` says that it is another tenant's, as it was before a
+/// move that a restore lost, and no run of the controller has noticed. The namespace has a RoleBinding
+/// `app` of an owner.
+async fn world_with_row_of_another_tenant() -> (World, Kubectl, Api) {
     const TO_LUNAR: &str = "UPDATE tenant_namespaces SET tenant_id = \
         (SELECT id FROM tenants WHERE name = 'lunar') WHERE name = 'solar-production';";
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
@@ -222,15 +223,23 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
     crate::upgrade::execute(&world, On::Sqlite, TO_LUNAR).await;
     let proxy = world.proxy().unwrap();
     let held = proxy.add(Rule::new(Fault::delay(HELD)).when(lists_of_solar).nth(1));
-    let refused =
-        |seen: &RecordedRequest| seen.is(&Method::DELETE, "/solar-production/rolebindings/app");
-    proxy.add(Rule::new(Fault::respond(StatusCode::INTERNAL_SERVER_ERROR)).when(refused));
     broker.start().await.unwrap();
     probe::until("a run of the controller", RECONCILE_TIMEOUT, || async {
         Ok(if held.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet("no list".to_owned()) })
     })
     .await
     .unwrap();
+    (world, admin, operator)
+}
+
+/// Only the binding of the broker shows whose people have rights there, so it goes last.
+#[tokio::test]
+async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_row() {
+    let (world, admin, operator) = world_with_row_of_another_tenant().await;
+    let proxy = world.proxy().unwrap();
+    let refused =
+        |seen: &RecordedRequest| seen.is(&Method::DELETE, "/solar-production/rolebindings/app");
+    proxy.add(Rule::new(Fault::respond(StatusCode::INTERNAL_SERVER_ERROR)).when(refused));
     let bindings = ["get", "rolebindings", "-n", PRODUCTION, "-o", "name"];
     let suspension = operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
     assert_is_open(&suspension, PRODUCTION);
@@ -245,6 +254,32 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
     assert_eq!(left, "");
     let namespace = crate::object(&world, &["namespace", PRODUCTION]).await.unwrap().unwrap();
     assert_eq!(namespace["metadata"]["labels"].get(SUSPENDED_LABEL), None);
+    let deleted = RoleBindingName { namespace: PRODUCTION.to_owned(), name: "app".to_owned() };
+    assert_eq!(resume(&operator).await.bindings_not_restored, [deleted]);
+}
+
+/// The suspended tenant has no right to what the owners of the other tenant made.
+#[tokio::test]
+async fn a_suspension_spares_the_bindings_of_owners_in_a_namespace_that_was_just_taken_away() {
+    let (world, admin, operator) = world_with_row_of_another_tenant().await;
+    let emptied = |seen: &RecordedRequest| {
+        seen.is(&Method::PUT, "/solar-production/rolebindings/tenant-solar-admin")
+    };
+    let (relabel, label) = (admin.clone(), format!("{TENANT_LABEL}=lunar"));
+    let taken_away = Fault::before(move |_| {
+        let (relabel, label) = (relabel.clone(), label.clone());
+        async move {
+            let args = ["label", "namespace", PRODUCTION, "--overwrite", &label];
+            relabel.run(&args).await.unwrap().success().unwrap();
+        }
+    });
+    let rule = world.proxy().unwrap().add(Rule::new(taken_away).when(emptied).nth(1));
+    operator.suspend_tenant(SOLAR, &SuspendRequest::default()).await.unwrap();
+    until_suspended(&operator).await;
+    assert_eq!(rule.fired(), 1, "the binding of the broker was emptied");
+    let bindings = ["get", "rolebindings", "-n", PRODUCTION, "-o", "name"];
+    let left = admin.run(bindings).await.unwrap().success().unwrap().stdout;
+    assert!(left.contains("/app") && !left.contains("/tenant-solar-"), "{left}");
 }
 
 /// Asserts that a suspension has open steps because of a failure in a namespace, which it names.

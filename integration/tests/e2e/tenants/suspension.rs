@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
@@ -202,6 +203,48 @@ async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
 
     end_lease(&mut database, &lease).await;
     until_status(&world, |status| status["state"] == "Suspended").await;
+}
+
+/// A run may hang in a request, or its machine may have paused it while another replica completed the
+/// suspension. What it does later would undo the resumption.
+#[tokio::test]
+async fn a_resumption_ends_the_run_of_the_suspension() {
+    /// Longer than a run may take.
+    const HANGS: Duration = Duration::from_mins(2);
+    const RESUME: &str = "UPDATE tenants SET status = 'resuming', \
+                          status_changed_at = status_changed_at + 1 WHERE name = 'solar'";
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.fault_proxy().setting("drift_seconds", 3600).start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    apply(&admin, &json!({})).await;
+    until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
+    create_namespace(&admin, PRODUCTION).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    let deletes = |seen: &RecordedRequest| {
+        seen.method == Method::DELETE && seen.path.contains(&format!("/{PRODUCTION}/rolebindings"))
+    };
+    let hangs = Rule::new(Fault::delay(HANGS)).when(deletes).nth(1);
+    let hangs = world.proxy().unwrap().add(hangs);
+    let mut database = database(&world).await;
+    set_suspending(&mut database).await;
+    probe::until("the deletion", RECONCILE_TIMEOUT, || async {
+        Ok(if hangs.fired() > 0 { Probe::Ready(()) } else { Probe::NotYet("none".to_owned()) })
+    })
+    .await
+    .unwrap();
+    sqlx::query(RESUME).execute(&mut database).await.unwrap();
+    // A run ends at its time limit of 50 seconds at the latest.
+    probe::until("the resumption", Duration::from_secs(30), || async {
+        let statement = "SELECT status FROM tenants WHERE name = 'solar'";
+        let status: String =
+            sqlx::query_scalar(statement).fetch_one(&mut self::database(&world).await).await?;
+        Ok(if status == "active" { Probe::Ready(()) } else { Probe::NotYet(status) })
+    })
+    .await
+    .unwrap();
+    until(&world, &["namespace", PRODUCTION], |namespace| !is_marked(namespace)).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
 }
 
 /// Otherwise an owner, who may weaken the level of a namespace that they create, would lock out all

@@ -166,8 +166,10 @@ async fn deleted_bindings_are_known_until_the_next_suspension(on: On) {
     record(row.id, "solar-b", std::slice::from_ref(&a)).await;
     record(row.id, "solar-a", &[b.clone(), a.clone()]).await;
     record(row.id, "solar-a", std::slice::from_ref(&a)).await;
-    record(other.id, "lunar-a", std::slice::from_ref(&a)).await;
+    // Names that one of the engines does not store.
+    record(other.id, "lunar-a", &[a.clone(), "b\0".to_owned(), "x".repeat(2_800)]).await;
     let named = |namespace: &str, name: &String| (namespace.to_owned(), name.clone());
+    assert_eq!(tenants.deleted_bindings(other.id).await.unwrap(), [named("lunar-a", &a)]);
     let all = [named("solar-a", &a), named("solar-a", &b), named("solar-b", &a)];
     assert_eq!(tenants.deleted_bindings(row.id).await.unwrap(), all);
     // A suspension that interrupts the resumption adds to them.
