@@ -1,9 +1,13 @@
 //! Fixtures for tests of the gateway, and tests of its background tasks.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::StatusCode;
-use http_body_util::{BodyExt as _, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
@@ -72,7 +76,10 @@ pub(super) fn stream_info() -> StreamInfo {
 
 /// A request of nobody in this registry.
 pub(super) fn in_flight(streams: &Streams) -> InFlightRequest {
-    let info = stream_info();
+    in_flight_of(streams, stream_info())
+}
+
+fn in_flight_of(streams: &Streams, info: StreamInfo) -> InFlightRequest {
     let limiter = TenantLimiters::default().get_or_create(info.workspace, || GatewayLimits::MIN);
     let permit = limiter.acquire(info.kind).unwrap();
     InFlightRequest::new(
@@ -166,6 +173,42 @@ async fn the_stop_stores_the_usage_of_the_streams_that_it_closes() {
     closed.await.unwrap();
     let stored = storage.number("SELECT COALESCE(SUM(stream_ms), 0) FROM gateway_usage").await;
     assert!(stored >= 50, "{stored} ms are stored");
+}
+
+/// Clients go on from their version after a broken connection, and keep what they do not see any more.
+#[tokio::test]
+async fn a_watch_whose_view_changed_ends_with_an_event_that_has_clients_list_again() {
+    let streams = Streams::default();
+    let event = "{\"type\":\"ADDED\"}\n";
+    for (kind, is_json, sent, reason, is_reported) in [
+        (Kind::Watch, true, event, CloseReason::TenantsChanged, true),
+        (Kind::Watch, true, "", CloseReason::TenantsChanged, true),
+        (Kind::Watch, true, "{\"type\":", CloseReason::TenantsChanged, false),
+        (Kind::Watch, true, event, CloseReason::Stopping, false),
+        (Kind::Watch, false, event, CloseReason::TenantsChanged, false),
+        (Kind::Call, true, event, CloseReason::TenantsChanged, false),
+    ] {
+        let request = in_flight_of(&streams, StreamInfo { kind, ..stream_info() });
+        let first = stream::iter(
+            (!sent.is_empty()).then(|| Ok::<_, Infallible>(Frame::data(Bytes::from(sent)))),
+        );
+        let body = StreamBody::new(first.chain(stream::pending()));
+        let mut response = Download::new(body, request);
+        if is_json {
+            response.report_changed_view();
+        }
+        if !sent.is_empty() {
+            response.frame().now_or_never().unwrap().unwrap().unwrap();
+        }
+        streams.close(reason, |_| true);
+        let last = response.frame().now_or_never().unwrap().unwrap();
+        assert_eq!(last.is_ok(), is_reported, "{kind:?} {is_json} {sent} {reason:?}");
+        if let Ok(frame) = last {
+            let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+            assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
+            assert!(response.frame().now_or_never().unwrap().is_none(), "it is complete");
+        }
+    }
 }
 
 #[tokio::test]

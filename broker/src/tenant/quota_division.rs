@@ -158,6 +158,8 @@ struct Allocation {
     /// `None`: not limited yet.
     hard: Option<i128>,
     /// Upper bound that admission may enforce; `None`: not limited yet.
+    granted_max: Option<i128>,
+    /// The same, or what is used if that is more.
     enforced_max: Option<i128>,
     used: i128,
     /// Usage and an equal part of the unallocated amount.
@@ -197,13 +199,14 @@ impl Allocations {
             .map(|quota| {
                 let used = amount(&quota.used).unwrap_or(0);
                 let (hard, enforced) = (amount(&quota.hard), amount(&quota.enforced));
-                let enforced_max =
-                    hard.zip(enforced).map(|(hard, enforced)| hard.max(enforced).max(used));
+                let granted_max = hard.zip(enforced).map(|(hard, enforced)| hard.max(enforced));
+                let enforced_max = granted_max.map(|granted| granted.max(used));
                 let target = match quota.allocation {
                     AllocationKind::Grows | AllocationKind::Kept => used,
                     AllocationKind::Fixed => enforced_max.unwrap_or(used),
                 };
-                Allocation { hard, enforced_max, used, target, kind: quota.allocation }
+                let kind = quota.allocation;
+                Allocation { hard, granted_max, enforced_max, used, target, kind }
             })
             .collect();
         let used: i128 = allocations.iter().map(|allocation| allocation.target).sum();
@@ -253,23 +256,25 @@ impl Allocations {
     /// The namespaces that get more, with their new amounts; those with the least slack first.
     fn raised(&self) -> Vec<(usize, i128)> {
         let mut unallocated = self.unallocated();
+        let is_exceeded = self.enforced_total().is_some_and(|total| total > self.limit);
         let mut indexes: Vec<usize> = (0..self.quotas.len()).collect();
         indexes.sort_by_key(|index| self.quotas[*index].slack());
         let mut raised = Vec::new();
         for index in indexes {
             let quota = &self.quotas[index];
-            let Some((hard, enforced_max)) = quota
-                .hard
-                .zip(quota.enforced_max)
-                .filter(|(hard, _)| quota.grows() && *hard < quota.target)
+            // What the namespace uses beyond its amounts would be granted in addition to those of
+            // the others, if all use more than the limit.
+            let present = if is_exceeded { quota.granted_max } else { quota.enforced_max };
+            let Some((hard, present)) =
+                quota.hard.zip(present).filter(|(hard, _)| quota.grows() && *hard < quota.target)
             else {
                 continue;
             };
             // What the namespace has already costs nothing.
-            let amount = quota.target.min(enforced_max + unallocated);
+            let amount = quota.target.min(present + unallocated);
             if amount > hard {
                 raised.push((index, amount));
-                unallocated -= (amount - enforced_max).max(0);
+                unallocated -= (amount - present).max(0);
             }
         }
         raised
@@ -351,6 +356,19 @@ mod tests {
         assert_eq!(texts(&raise_quotas(&limit, &quotas)), [("a", "11"), ("b", "9")]);
         quotas[1].enforced.clear();
         assert!(raise_quotas(&limit, &quotas).is_empty(), "nothing limits it");
+    }
+
+    /// Kubernetes misses objects after a deletion, and counts them later.
+    #[test]
+    fn nobody_gets_what_they_use_too_much_while_all_use_more_than_the_limit() {
+        let limit = amounts("pods", "20");
+        let mut quotas = [quota("a", "10", "11"), quota("b", "10", "3")];
+        let lowered = lower_quotas(&limit, &quotas);
+        assert_eq!(texts(&lowered), [("b", "6")]);
+        quotas[1].hard = amounts("pods", "6");
+        assert!(raise_quotas(&limit, &quotas).is_empty(), "admission compares b with 10");
+        quotas[1].enforced = amounts("pods", "6");
+        assert_eq!(texts(&raise_quotas(&limit, &quotas)), [("a", "14")]);
     }
 
     #[test]

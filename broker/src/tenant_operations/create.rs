@@ -20,9 +20,9 @@ use crate::{
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        AccountsError, Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName,
-        TenantSettings, check_namespace_name, check_requested_metadata, check_required_metadata,
-        prefixes_of,
+        AccountsError, Claim, NamespaceNameError, NamespaceRow, NamespaceStatus, Tenant,
+        TenantName, TenantRow, TenantSettings, check_namespace_name, check_requested_metadata,
+        check_required_metadata, prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
@@ -32,6 +32,10 @@ const MAX_NAME_CHARS: usize = 63;
 
 /// How long a repeated request waits until the namespace has all of its objects.
 const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request for the name of a namespace that was deleted waits until the row says so.
+const GONE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Namespaces that a request beyond the quota reads, which may be gone.
+const MAX_DELETED: usize = 8;
 /// Pause between two looks at the row.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -196,7 +200,18 @@ impl TenantOperations {
             ..caller.event(Action::CreateNamespace)
         };
         let quota = current.tenant.namespace_options.quota;
-        let claim = self.tenants.claim_for_user(current.row.id, name, user, quota, event).await?;
+        // The event is recorded with a new row only.
+        let claim_once =
+            || self.tenants.claim_for_user(current.row.id, name, user, quota, event.clone());
+        let mut claim = claim_once().await?;
+        let is_free = match &claim {
+            Some(Claim::Exists(row)) if is_made(row) => self.wait_until_gone(tenant, row).await?,
+            Some(Claim::QuotaExceeded { .. }) => self.wait_for_free_place(&current.row).await?,
+            _ => false,
+        };
+        if is_free {
+            claim = claim_once().await?;
+        }
         let is_retry = match claim {
             None => return Err(TenantError::NotActive { tenant: tenant.clone() }),
             Some(Claim::Created) => {
@@ -216,6 +231,50 @@ impl TenantOperations {
             }
         };
         Ok(ClaimedNamespace { current, name, user, is_retry })
+    }
+
+    /// Waits until the controller has recorded the end of a namespace of the tenant that counts although it
+    /// is gone: a client may delete one and create another one. `false` if there is none among the first
+    /// [`MAX_DELETED`] that are being deleted.
+    async fn wait_for_free_place(&self, tenant: &TenantRow) -> Result<bool, TenantError> {
+        let rows = self.tenants.namespace_rows(tenant.id).await?.rows;
+        let is_listed = |row: &NamespaceRow| self.cache.tenant_of_namespace(&row.name).is_some();
+        let deleted = rows.iter().filter(|row| {
+            row.status == NamespaceStatus::Terminating || is_made(row) && !is_listed(row)
+        });
+        for row in deleted.take(MAX_DELETED) {
+            if self.wait_until_gone(&tenant.name, row).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits until the controller has recorded the end of a namespace that the cluster does not have
+    /// any more. Its name is free then, and it does not count. `false` if the namespace exists, or if
+    /// its end is not recorded in time.
+    async fn wait_until_gone(
+        &self,
+        tenant: &TenantName,
+        row: &NamespaceRow,
+    ) -> Result<bool, TenantError> {
+        if self.live_namespace(&row.name).await?.is_some() {
+            return Ok(false);
+        }
+        self.controller.reconcile_soon(tenant);
+        let gone = async {
+            loop {
+                let current = self.tenants.namespace_row(&row.name).await?;
+                let is_gone = |it: NamespaceRow| {
+                    it.status == NamespaceStatus::Gone || it.tenant_id != row.tenant_id
+                };
+                if current.is_none_or(is_gone) {
+                    return Ok::<_, TenantError>(true);
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(GONE_TIMEOUT, gone).await.unwrap_or(Ok(false))
     }
 
     /// Decides what a failed creation means. The claim is released if the namespace was not created.
@@ -329,6 +388,11 @@ fn reason_of(tenant: &TenantName, namespace: &str) -> String {
     let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let namespace: String = namespace.chars().take(MAX_NAME_CHARS).map(printable).collect();
     format!("namespace {namespace} of tenant {tenant}")
+}
+
+/// Whether a namespace was created, as far as the row says.
+fn is_made(row: &NamespaceRow) -> bool {
+    matches!(row.status, NamespaceStatus::Active | NamespaceStatus::Terminating)
 }
 
 #[cfg(test)]

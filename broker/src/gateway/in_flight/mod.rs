@@ -27,6 +27,7 @@ pub(super) use self::{
     streams::{BrokerReadView, MemberNamespace, Registration, StreamInfo, Streams},
     upload::UploadError,
 };
+use super::kubernetes_api::path::Kind;
 use super::limits::{BodyMeter, BrokerReadPermit, UsageMeter, usage::Direction};
 use crate::{
     base::{
@@ -232,8 +233,14 @@ impl Drop for InFlightRequest {
     }
 }
 
+/// The last event of a watch whose resourceVersion is of no use any more. Clients then list again (API
+/// concepts, "410 Gone responses"). After a broken connection they would go on from the version that they
+/// have, and keep the objects that they do not see any more.
+const EXPIRED_EVENT: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the tenants of the user, or what they grant, changed: list again","reason":"Expired","code":410}}
+"#;
+
 /// The body of a response, until it ends or is cancelled. A cancelled body ends with an error, so
-/// that no client takes it for complete. The upstream body is dropped at that moment, even if the
+/// that no client takes it for complete, or as a watch with [`EXPIRED_EVENT`]. The upstream body is dropped at that moment, even if the
 /// client does not read and so never polls this one. Its data hold the tenant's permit until they
 /// are sent.
 #[derive(Debug)]
@@ -242,6 +249,31 @@ pub(super) struct Download<B> {
     inner: Arc<Mutex<Option<B>>>,
     meter: BodyMeter,
     in_flight: InFlightRequest,
+    watch: WatchEnd,
+}
+
+/// Whether a cancelled body may end with [`EXPIRED_EVENT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchEnd {
+    /// It is no watch in JSON.
+    Broken,
+    /// All events were sent as a whole.
+    BetweenEvents,
+    /// The end of an event is not sent yet.
+    InEvent,
+    /// The event was sent.
+    Reported,
+}
+
+impl WatchEnd {
+    /// The state after these bytes of events, which are lines.
+    fn after(self, sent: &[u8]) -> Self {
+        match (self, sent.last()) {
+            (Self::BetweenEvents | Self::InEvent, Some(b'\n')) => Self::BetweenEvents,
+            (Self::BetweenEvents | Self::InEvent, Some(_)) => Self::InEvent,
+            (unchanged, _) => unchanged,
+        }
+    }
 }
 
 impl<B: Body + Send + 'static> Download<B> {
@@ -254,7 +286,15 @@ impl<B: Body + Send + 'static> Download<B> {
         let inner = Arc::new(Mutex::new(Some(inner)));
         let released = Arc::clone(&inner);
         in_flight.registration.cancel_handle().on_cancel(move || drop(lock(&released).take()));
-        Self { inner, meter: in_flight.body_meter(Direction::Down), in_flight }
+        let meter = in_flight.body_meter(Direction::Down);
+        Self { inner, meter, in_flight, watch: WatchEnd::Broken }
+    }
+
+    /// Says that the body is JSON: a watch ends with an event if the caller sees other objects now.
+    pub(super) fn report_changed_view(&mut self) {
+        if self.in_flight.info.kind == Kind::Watch {
+            self.watch = WatchEnd::BetweenEvents;
+        }
     }
 }
 
@@ -282,6 +322,15 @@ where
             let reason = this.in_flight.registration.cancel_handle().reason();
             let end = reason.map_or(End::UpstreamLost, End::Closed);
             this.in_flight.end(end);
+            match this.watch {
+                WatchEnd::Reported => return Poll::Ready(None),
+                WatchEnd::BetweenEvents if reason == Some(CloseReason::TenantsChanged) => {
+                    this.watch = WatchEnd::Reported;
+                    let event = Bytes::from_static(EXPIRED_EVENT);
+                    return Poll::Ready(Some(Ok(Frame::data(event))));
+                }
+                _ => {}
+            }
             let text = end.reason().unwrap_or_default();
             return Poll::Ready(Some(Err(std::io::Error::other(text))));
         };
@@ -290,6 +339,9 @@ where
         let is_complete = body.is_end_stream();
         drop(inner);
         this.meter.record_frame(frame.as_ref());
+        if let Some(data) = frame.as_ref().and_then(|it| it.as_ref().ok()?.data_ref()) {
+            this.watch = this.watch.after(data);
+        }
         match &frame {
             Some(Err(_)) => this.in_flight.end(End::UpstreamLost),
             Some(Ok(_)) if !is_complete => {}

@@ -4,7 +4,7 @@ mod headers;
 mod tunnel;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use tenant_shared::Code;
 
@@ -47,11 +47,22 @@ where
         head.headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         head.headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
-    let mut client_response = Response::new(Download::new(body, in_flight).boxed());
+    let mut body = Download::new(body, in_flight);
+    if is_json(&head.headers) {
+        body.report_changed_view();
+    }
+    let mut client_response = Response::new(body.boxed());
     *client_response.status_mut() = head.status;
     *client_response.headers_mut() = head.headers;
     client_response.extensions_mut().insert(body::WithinTenantLimits);
     Ok(client_response)
+}
+
+/// Whether a body is JSON, as it is sent.
+fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.and_then(|value| value.split(';').next()).map(str::trim);
+    media_type == Some("application/json") && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
 /// The response to a request whose connection becomes a tunnel.

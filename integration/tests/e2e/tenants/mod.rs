@@ -3,6 +3,7 @@
 mod account;
 mod accounts;
 mod adoption;
+mod api_groups;
 mod attacks;
 mod attempt;
 mod bad_input;
@@ -11,6 +12,7 @@ mod can_i;
 mod cli;
 mod cluster;
 mod cluster_lists;
+mod cluster_roles;
 mod cluster_state;
 mod creation;
 mod deletion;
@@ -33,6 +35,7 @@ mod reconcile;
 mod rest;
 mod restored;
 mod suspension;
+mod user_suspension;
 mod write;
 
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Drift and GitOps: an administrator deletes, alters and adds objects of a tenant, and a tool
 //! applies its files again and again.
 
+mod limits;
 mod unchanged;
 
 use http::{Method, StatusCode};
@@ -147,11 +148,14 @@ async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
     unchanged::a_tool_and_the_broker_write_fields_of_their_own(&fixture).await;
     bindings_of_a_namespace_come_back(&fixture).await;
     limits_of_a_namespace_come_back(&fixture).await;
+    limits::limits_of_single_objects_come_back(&fixture).await;
+    limits::limits_without_their_label_are_made_again(&fixture).await;
     a_namespace_is_restored_or_reported(&fixture).await;
     a_namespace_without_its_label_is_released_without_rights(&fixture).await;
     the_status_is_restored(&fixture).await;
     bindings_and_accounts_of_the_home_come_back(&fixture).await;
     the_home_is_reported_or_made_again(&fixture).await;
+    limits::amounts_for_the_whole_tenant_come_back(&fixture).await;
 }
 
 async fn bindings_of_a_namespace_come_back(fixture: &Fixture) {

@@ -1,5 +1,8 @@
 //! Tenants through the gateway, as members use them with kubectl.
 
+mod names;
+mod watch;
+
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -12,9 +15,8 @@ use integration::world::World;
 use serde_json::{Value, json};
 use tenant_shared::SuspendRequest;
 
-use super::gateway_attacks;
 use super::reconcile::{RECONCILE_TIMEOUT, subjects, until};
-use super::{TENANT_BROKER, until_served, with_object};
+use super::{TENANT_BROKER, gateway_attacks, until_served, with_object};
 use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
 use crate::until_logged;
@@ -120,6 +122,8 @@ async fn owners_use_their_namespaces_with_kubectl() {
     attacks_are_refused(&fixture).await;
     helm_creates_the_namespace_of_a_release(&fixture).await;
     a_deletion_returns(&fixture).await;
+    names::names_are_generated_and_free_once_their_namespaces_are_gone(&fixture).await;
+    a_watch_follows_what_a_member_sees(&fixture).await;
     a_lost_role_ends_a_watch(&fixture).await;
     a_suspension_ends_a_watch(&fixture).await;
 }
@@ -303,6 +307,14 @@ async fn a_deletion_returns(fixture: &Fixture) {
     succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;
+}
+
+async fn a_watch_follows_what_a_member_sees(fixture: &Fixture) {
+    let Fixture { world, admin, alice, carol, .. } = fixture;
+    watch::has_an_event_for_each_namespace(world, admin, alice.kubectl()).await;
+    let viewer = (alice.kubectl(), alice.email());
+    let lunar = carol.email();
+    watch::ends_with_a_tenant_that_is_gained_or_lost(world, admin, lunar, viewer).await;
 }
 
 /// The API server does not end a watch with the right.

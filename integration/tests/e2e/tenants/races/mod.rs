@@ -1,8 +1,10 @@
 //! Concurrent requests at two replicas, whose controllers compare all tenants every second.
 
+mod deletions;
+mod quota;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
@@ -17,8 +19,6 @@ use tenant_shared::{Code, StepResult, SuspendRequest};
 use super::rest::until_rights_are_late;
 
 const ROLE_BINDINGS: &str = "apis/rbac.authorization.k8s.io/v1/rolebindings";
-/// Maximum number of ConfigMaps of a tenant.
-const MAX_CONFIG_MAPS: usize = 24;
 
 /// Two owners, who create namespaces at once.
 struct Owners {
@@ -59,8 +59,9 @@ async fn concurrent_operations_at_two_replicas_keep_every_rule() {
         creations_during_the_deletion_of_the_tenant(&fixture, &owners),
         creations_of_an_owner_who_is_removed(&fixture, &owners),
     );
-    a_limit_for_the_whole_tenant_is_never_exceeded(&fixture, &owners).await;
+    quota::a_limit_for_the_whole_tenant_is_never_exceeded(&fixture, &owners).await;
     replicas_write_nothing_once_a_tenant_is_as_it_should_be(&fixture, &owners).await;
+    deletions::freed_amounts_are_used_within_the_limit(&fixture, &owners).await;
 }
 
 async fn create(
@@ -306,82 +307,6 @@ async fn creations_of_an_owner_who_is_removed(fixture: &Fixture, owners: &Owners
     }
 }
 
-/// Members who fill a tenant.
-struct Load {
-    /// The namespaces without creators at first, whose shares have to move, are filled as well.
-    is_everywhere: AtomicBool,
-    is_over: AtomicBool,
-}
-
-async fn a_limit_for_the_whole_tenant_is_never_exceeded(fixture: &Fixture, owners: &Owners) {
-    let tenant = "amount";
-    let quotas = json!({"items": [{"hard": {"configmaps": MAX_CONFIG_MAPS.to_string()}}]});
-    owners.make(fixture, tenant, json!({"resourceQuotas": quotas})).await;
-    let (_, token) = fixture.member(&owners.alice, tenant).await.unwrap();
-    for number in 0..4 {
-        create(&owners.alice, number, tenant, &format!("{tenant}-{number}")).await.unwrap();
-    }
-    let load = Load { is_everywhere: AtomicBool::new(false), is_over: AtomicBool::new(false) };
-    let creators = (0..8).map(|number| {
-        let namespace = format!("{tenant}-{}", number % 4);
-        fill(fixture, &token, namespace, number % 4 < 2, &load)
-    });
-    let observer = async {
-        // More than the shares of two namespaces: amounts were moved.
-        while count_within_the_limit(fixture, tenant).await <= MAX_CONFIG_MAPS / 2 {}
-        load.is_everywhere.store(true, Ordering::SeqCst);
-        while count_within_the_limit(fixture, tenant).await < MAX_CONFIG_MAPS {}
-        load.is_over.store(true, Ordering::SeqCst);
-    };
-    let all = async { tokio::join!(join_all(creators), observer) };
-    tokio::time::timeout(3 * RECONCILE_TIMEOUT, all).await.expect("the limit is used up");
-    assert_eq!(count_within_the_limit(fixture, tenant).await, MAX_CONFIG_MAPS);
-}
-
-/// Counts the objects of the tenant in one list, and checks the amounts of its quotas, with which
-/// admission compares.
-async fn count_within_the_limit(fixture: &Fixture, tenant: &str) -> usize {
-    let quotas = fixture.objects_of(tenant, "api/v1/resourcequotas").await.unwrap();
-    let amount = |amount: &Value| -> usize {
-        amount["hard"]["configmaps"].as_str().map_or(0, |amount| amount.parse().unwrap())
-    };
-    let granted = |quota: &Value| amount(&quota["spec"]).max(amount(&quota["status"]));
-    let granted: usize = quotas.iter().map(granted).sum();
-    assert!(granted <= MAX_CONFIG_MAPS, "{quotas:?}");
-    let path = "api/v1/configmaps?labelSelector=load%3Damount";
-    let (_, list) = fixture.cluster().admin(Method::GET, path, None).await.unwrap();
-    let count = list["items"].as_array().unwrap().len();
-    assert!(count <= MAX_CONFIG_MAPS, "{count}: {quotas:?}");
-    count
-}
-
-/// Creates ConfigMaps as a member, in some namespaces from the beginning. Nothing is deleted, because
-/// Kubernetes counts anew after a deletion, and misses what was admitted just now.
-async fn fill(
-    fixture: &Fixture,
-    token: &Credential,
-    namespace: String,
-    is_first: bool,
-    load: &Load,
-) {
-    let path = format!("api/v1/namespaces/{namespace}/configmaps");
-    let object = json!({"metadata": {"generateName": "load-", "labels": {"load": "amount"}}});
-    while !load.is_over.load(Ordering::SeqCst) {
-        if !is_first && !load.is_everywhere.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        }
-        let created = fixture.cluster().send(token, Method::POST, &path, Some(&object)).await;
-        let (status, answer) = created.unwrap();
-        // With 409 others changed the quota too often meanwhile.
-        if !matches!(status, StatusCode::CREATED | StatusCode::CONFLICT) {
-            let text = answer["message"].as_str().unwrap_or_default();
-            assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
-            assert!(text.contains("exceeded quota: tenant-quota-0"), "{answer}");
-        }
-    }
-}
-
 /// Writes of the broker on the Tenant, its home and its namespaces so far.
 fn writes(fixture: &Fixture, tenant: &str) -> Vec<Value> {
     let user = format!("\"username\":\"{BROKER_USER}\"");
@@ -410,12 +335,11 @@ async fn replicas_write_nothing_once_a_tenant_is_as_it_should_be(
     fixture: &Fixture,
     owners: &Owners,
 ) {
-    let tenant = "amount";
-    let quotas = json!({"items": [{"hard": {"configmaps": MAX_CONFIG_MAPS.to_string()}}]});
+    let tenant = quota::TENANT;
     for number in 0..21 {
         let owner = if number % 2 == 0 { &owners.bob } else { &owners.alice };
         let mut spec = owned_by(&[owner]);
-        spec["resourceQuotas"] = quotas.clone();
+        spec["resourceQuotas"] = quota::limit();
         fixture.apply(tenant, &spec).await.unwrap();
     }
     fixture.until_state(tenant, "Active").await.unwrap();
