@@ -70,7 +70,10 @@ pub(super) async fn policies(
     if faults.is_empty() {
         checks.push(Check::passed(title, format!("{} policies", parameters.policies().len())));
     }
-    checks.extend(faults.into_iter().map(|fault| Check::failed(title, fault)));
+    for fault in faults {
+        let detail = format!("{fault}; run tenant-broker install --apply");
+        checks.push(Check::failed(title, detail));
+    }
     Ok(())
 }
 

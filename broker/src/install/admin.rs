@@ -10,7 +10,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    },
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::Deserialize as _;
@@ -213,16 +215,28 @@ impl Administrator {
             .with_context(|| format!("cannot read {}", title(object)))
     }
 
+    /// Applies an object. The specification of a policy is then exactly that of the manifest, because
+    /// server-side apply keeps match conditions and selectors that others added, and a policy with one
+    /// more of them may hold for nobody.
     async fn patch(&self, object: &DynamicObject, dry_run: bool) -> anyhow::Result<DynamicObject> {
         let mut how = PatchParams::apply(FIELD_MANAGER).force();
         how.dry_run = dry_run;
-        self.api(object).patch(&name(object), &how, &Patch::Apply(object)).await.with_context(|| {
+        let context = || {
             format!(
                 "cannot apply {}; does the kubeconfig belong to an administrator, and is the API \
                  server of Kubernetes 1.30 or later?",
                 title(object)
             )
-        })
+        };
+        let api = self.api(object);
+        let applied = api.patch(&name(object), &how, &Patch::Apply(object)).await;
+        let mut applied = applied.with_context(context)?;
+        if !is_policy(object) || !has_fields_of_others(&applied) {
+            return Ok(applied);
+        }
+        applied.data["spec"] = object.data["spec"].clone();
+        let how = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        api.replace(&name(object), &how, &applied).await.with_context(context)
     }
 
     /// All objects with the label of `install`, in the order of [`INSTALLED_KINDS`].
@@ -281,6 +295,20 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
 /// Whether the object defines a kind.
 pub(super) fn is_definition(object: &DynamicObject) -> bool {
     object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
+}
+
+/// Whether the object is an admission policy or its binding.
+fn is_policy(object: &DynamicObject) -> bool {
+    let types = object.types.as_ref();
+    types.is_some_and(|types| types.api_version.starts_with("admissionregistration.k8s.io/"))
+}
+
+/// Whether another program than `install` set fields of the object, except for its status.
+fn has_fields_of_others(object: &DynamicObject) -> bool {
+    let entries = object.metadata.managed_fields.iter().flatten();
+    entries
+        .filter(|entry| entry.subresource.is_none())
+        .any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
 }
 
 pub(super) fn name(object: &DynamicObject) -> String {

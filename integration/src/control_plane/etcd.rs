@@ -27,6 +27,18 @@ impl ControlPlane {
         self.ask_etcd("/v3/maintenance/alarm", &alarm).await.map(drop)
     }
 
+    /// Deletes the history of all objects up to now. The API server then answers a watch from an earlier
+    /// version with 410, unless it still has the events in its watch cache (`--watch-cache`).
+    ///
+    /// # Errors
+    /// etcd refuses.
+    pub async fn compact_etcd(&self) -> Result<()> {
+        let status = self.ask_etcd("/v3/maintenance/status", &json!({})).await?;
+        let revision = status["header"]["revision"].clone();
+        let compaction = json!({"revision": revision, "physical": true});
+        self.ask_etcd("/v3/kv/compaction", &compaction).await.map(drop)
+    }
+
     async fn ask_etcd(&self, path: &str, body: &Value) -> Result<Value> {
         let socket = self.folder().join(SOCKET);
         let stream = UnixStream::connect(&socket).await.context("connect to etcd")?;

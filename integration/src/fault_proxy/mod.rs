@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use url::Url;
@@ -46,6 +47,7 @@ struct Shared {
     upstream: Upstream,
     rules: Mutex<Vec<Arc<Rule>>>,
     seen: Mutex<Vec<RecordedRequest>>,
+    cut: Notify,
 }
 
 impl std::fmt::Debug for Shared {
@@ -71,6 +73,7 @@ impl FaultProxy {
             )?,
             rules: Mutex::default(),
             seen: Mutex::default(),
+            cut: Notify::new(),
         });
         // It listens on the same port again after it was down.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port::free()?)).await;
@@ -124,6 +127,12 @@ impl FaultProxy {
         lock(&self.shared.seen).iter().filter(|seen| when(seen)).count()
     }
 
+    /// Cuts the open connections soon, as a network that loses them. Clients can connect again at
+    /// any time.
+    pub fn cut(&self) {
+        self.shared.cut.notify_one();
+    }
+
     /// Refuses connections and cuts the open ones, as a server that is gone.
     pub async fn down(&self) {
         if let Some(serving) = self.serving.lock().await.take() {
@@ -173,7 +182,14 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shared.cut.notified() => {
+                connections.abort_all();
+                continue;
+            }
+        };
+        let Ok((stream, _)) = accepted else { continue };
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
             // A client that disconnects needs no error; a cut ends here as well.

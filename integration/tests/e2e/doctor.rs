@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::until_logged;
 
 /// Runs the doctor, and returns whether it passed and its checks.
-async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
+pub(crate) async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
     let all: Vec<&str> = ["doctor", "-o", "json"].iter().chain(args).copied().collect();
     let finished = world.broker().run(&all).await.unwrap();
     let report: Value = serde_json::from_str(&finished.stdout).unwrap();
@@ -16,7 +16,7 @@ async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
 }
 
 /// Returns the checks with this outcome, as text.
-fn with(outcome: &str, checks: &[Value]) -> Vec<String> {
+pub(crate) fn with(outcome: &str, checks: &[Value]) -> Vec<String> {
     checks
         .iter()
         .filter(|check| check["outcome"] == outcome)

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod account;
+mod answers;
 mod attacks;
 mod audit;
 mod backup;

@@ -14,6 +14,8 @@ use integration::world::World;
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
 use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
+use crate::answers::{answers, objects};
+
 integration::on_both_engines!(databases_of_earlier_versions_are_upgraded_with_their_data);
 
 /// What migrations 0015 to 0017 did to the tables, taken back.
@@ -120,6 +122,9 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
     alice.login(&[]).await.unwrap().success().unwrap();
     let mut session = alice.sign_in().await.unwrap();
     let workspace = alice.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
+    let api = world.anonymous_api().unwrap().with_token(session.access_token.clone());
+    let answers_before = answers(&api, workspace).await;
+    let objects_before = objects(&world, &alice.namespace()).await;
     assert_eq!(check(&world).await.0, 0);
 
     for earlier in [TO_SCHEMA_14, TO_SCHEMA_13, TO_SCHEMA_7] {
@@ -146,8 +151,9 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
             let api = world.anonymous_api().unwrap().with_token(session.access_token.clone());
             let api = api.at(&broker.url().unwrap()).unwrap();
             assert_eq!(api.me().await.unwrap().email, alice.email());
-            api.credential(workspace).await.unwrap();
+            assert_eq!(answers(&api, workspace).await, answers_before);
         }
+        assert_eq!(objects(&world, &alice.namespace()).await, objects_before);
         alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
         let (again, created) = alice.api().await.unwrap().init("basic").await.unwrap();
         assert_eq!((again.id, created), (workspace, false));

@@ -158,6 +158,23 @@ async fn down_refuses_connections_and_up_listens_on_the_same_port() {
 }
 
 #[tokio::test]
+async fn cut_ends_open_connections_and_clients_connect_again() {
+    let proxied = ProxiedCluster::new().await;
+    let token = admin_token(&proxied).await;
+    let path = "api/v1/namespaces/default/configmaps?watch=true";
+    let url = proxied.proxy.url().join(path).unwrap();
+    let mut watch = proxied.http.get(url).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(watch.status(), StatusCode::OK);
+    proxied.proxy.cut();
+    let end = async { while let Ok(Some(_)) = watch.chunk().await {} };
+    tokio::time::timeout(Duration::from_secs(5), end).await.expect("the watch ends");
+    // The first client may still have a connection that was cut.
+    let http = http_client(Some(proxied.cluster.authority().certificate())).unwrap();
+    let version = proxied.proxy.url().join("version").unwrap();
+    assert!(http.get(version).send().await.is_ok());
+}
+
+#[tokio::test]
 async fn a_watch_streams_through() {
     let proxied = ProxiedCluster::new().await;
     let maps = proxied.config_maps().await;

@@ -47,7 +47,7 @@ async fn the_examples_of_the_document_work_directly_and_through_the_gateway() {
         .installed("tenants.groups", GROUPS)
         .setting("drift_seconds", 3600)
         .tls();
-    let builder = people::settings(&provider)
+    let builder = super::provider::settings(&provider)
         .into_iter()
         .fold(builder, |builder, (key, value)| builder.setting(&key, value));
     let world = builder.start().await.unwrap();

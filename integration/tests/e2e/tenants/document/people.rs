@@ -1,24 +1,12 @@
 //! alice, bob and joe: with client certificates at the API server, and signed in at the company's
 //! provider through the gateway.
 
-use integration::browser::Browser;
-use integration::kubeconfig;
 use integration::kubectl::Kubectl;
-use integration::oidc::Issuer;
 use integration::oidc_provider::OidcProvider;
 use integration::world::World;
-use secrecy::SecretString;
-use serde_json::json;
-use url::Url;
 
+use super::super::provider::{self, SERVER_PATH};
 use super::super::reconcile::PRODUCTION;
-
-/// The path of the cluster at the gateway.
-const SERVER_PATH: &str = "/clusters/internal-cluster";
-const CLIENT: &str = "broker";
-const SECRET: &str = "a secret of the tests";
-/// The connector of the provider.
-const CONNECTOR: &str = "corp";
 
 /// The people of the document, with what they are called in Tenants.
 pub(super) struct People {
@@ -60,28 +48,12 @@ impl People {
     }
 
     /// People who sign in at the provider.
-    pub(super) async fn of_provider(world: &World, provider: &OidcProvider) -> Self {
-        let broker = world.broker().public_url().unwrap();
-        provider
-            .clients(json!([{
-                "client_id": CLIENT,
-                "client_secret": SECRET,
-                "redirect_uris": [broker.join(&format!("login/callback/{CONNECTOR}")).unwrap()],
-            }]))
-            .await
-            .unwrap();
+    pub(super) async fn of_provider(world: &World, at: &OidcProvider) -> Self {
+        provider::register_broker(world, at).await;
         let person = async |name: &str, groups: &[&str]| {
-            let claims = json!({
-                "email": format!("{name}@example.com"), "email_verified": true,
-                "preferred_username": name, "groups": groups,
-            });
-            provider.person(name, claims).await.unwrap();
-            let token = sign_in(world, provider, name).await;
-            let file = world.folder().join(format!("{name}-gateway.kubeconfig"));
-            let gateway = broker.join(SERVER_PATH).unwrap();
-            let authority = world.cluster().authority().certificate();
-            kubeconfig::write_for_bearer(&file, &gateway, authority, &token).unwrap();
-            world.kubectl_with(&file).unwrap()
+            provider::set_groups(at, name, groups).await;
+            let session = provider::sign_in(world, at, name).await;
+            provider::kubectl(world, name, &session.access_token)
         };
         Self {
             alice: person("alice", &[]).await,
@@ -91,30 +63,4 @@ impl People {
             is_gateway: true,
         }
     }
-}
-
-/// Settings of the connector to a provider, by name.
-pub(super) fn settings(provider: &OidcProvider) -> [(String, &str); 4] {
-    [
-        ("issuer", provider.issuer()),
-        ("client_id", CLIENT),
-        ("client_secret", SECRET),
-        ("scopes", "openid email profile groups offline_access"),
-    ]
-    .map(|(key, value)| (format!("connectors.{CONNECTOR}.{key}"), value))
-}
-
-/// Signs a person in at the provider, and returns the access token.
-async fn sign_in(world: &World, provider: &OidcProvider, name: &str) -> SecretString {
-    let authority = world.cluster().authority().certificate();
-    let broker = world.broker().public_url().unwrap();
-    let issuer = Issuer::discover(&broker, Some(authority)).await.unwrap();
-    let request = issuer.begin().unwrap();
-    let browser = Browser::new(Some(authority)).unwrap().stopping_at(request.redirect_uri.clone());
-    let page = browser.open(request.url.clone()).await.unwrap();
-    let handle = page.url.query_pairs().find(|(key, _)| key == "request").unwrap().1;
-    let mut start: Url = broker.join(&format!("login/with/{CONNECTOR}")).unwrap();
-    start.query_pairs_mut().append_pair("request", &handle);
-    let page = provider.sign_in(&browser, start, name).await.unwrap();
-    issuer.redeem(&request, &page.url).await.unwrap().access_token
 }
