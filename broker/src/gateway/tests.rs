@@ -195,7 +195,7 @@ async fn a_watch_whose_view_changed_ends_with_an_event_that_has_clients_list_aga
         let body = StreamBody::new(first.chain(stream::pending()));
         let mut response = Download::new(body, request);
         if is_json {
-            response.report_changed_view();
+            response.end_with_expired_event();
         }
         if !sent.is_empty() {
             response.frame().now_or_never().unwrap().unwrap().unwrap();

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+};
 use kube::{
     Api, Client, Config,
     api::{
@@ -27,6 +29,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// The field manager of server-side apply.
 const FIELD_MANAGER: &str = "tenant-broker-install";
+/// Requests that replace the specification of a policy, because others write it at the same time.
+const MAX_REPLACEMENTS: u32 = 5;
 /// Every kind that this version or an earlier one installs, as group and kind, in the order of
 /// deletion. The ClusterRole is deleted before the policies: as long as the broker has permissions,
 /// the policies restrict them.
@@ -234,9 +238,21 @@ impl Administrator {
         if !is_policy(object) || !has_fields_of_others(&applied) {
             return Ok(applied);
         }
-        applied.data["spec"] = object.data["spec"].clone();
         let how = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        api.replace(&name(object), &how, &applied).await.with_context(context)
+        let mut attempts = 1;
+        loop {
+            applied.data["spec"] = object.data["spec"].clone();
+            match api.replace(&name(object), &how, &applied).await {
+                // The status controller writes a new policy as well.
+                Err(kube::Error::Api(status))
+                    if status.code == 409 && attempts < MAX_REPLACEMENTS =>
+                {
+                    attempts += 1;
+                    applied = api.get(&name(object)).await.with_context(context)?;
+                }
+                replaced => return replaced.with_context(context),
+            }
+        }
     }
 
     /// All objects with the label of `install`, in the order of [`INSTALLED_KINDS`].
@@ -303,12 +319,13 @@ fn is_policy(object: &DynamicObject) -> bool {
     types.is_some_and(|types| types.api_version.starts_with("admissionregistration.k8s.io/"))
 }
 
-/// Whether another program than `install` set fields of the object, except for its status.
+/// Whether another program than `install` set fields of the object's specification.
 fn has_fields_of_others(object: &DynamicObject) -> bool {
     let entries = object.metadata.managed_fields.iter().flatten();
-    entries
-        .filter(|entry| entry.subresource.is_none())
-        .any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
+    let is_of_spec = |entry: &&ManagedFieldsEntry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some())
+    };
+    entries.filter(is_of_spec).any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
 }
 
 pub(super) fn name(object: &DynamicObject) -> String {

@@ -34,8 +34,10 @@ const MAX_NAME_CHARS: usize = 63;
 const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request for the name of a namespace that was deleted waits until the row says so.
 const GONE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Namespaces that a request beyond the quota reads, which may be gone.
-const MAX_DELETED: usize = 8;
+/// How long a request beyond the quota waits until the watch shows the end of a namespace.
+const WATCH_TIMEOUT: Duration = Duration::from_millis(300);
+/// Namespaces among which a request beyond the quota looks for one that is gone.
+const MAX_COUNTED: i64 = 1_000;
 /// Pause between two looks at the row.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -113,6 +115,21 @@ impl TenantOperations {
     }
 
     async fn create(
+        &self,
+        caller: &Caller,
+        tenant: &TenantName,
+        request: &CreateNamespaceRequest,
+    ) -> Result<Namespace, TenantError> {
+        let created = Box::pin(self.create_now(caller, tenant, request)).await;
+        let Err(refusal) = &created else { return created };
+        if !Box::pin(self.wait_until_recorded_as_gone(tenant, refusal)).await? {
+            return created;
+        }
+        // Rights and rules may have changed while the request waited.
+        Box::pin(self.create_now(caller, tenant, request)).await
+    }
+
+    async fn create_now(
         &self,
         caller: &Caller,
         tenant: &TenantName,
@@ -200,18 +217,7 @@ impl TenantOperations {
             ..caller.event(Action::CreateNamespace)
         };
         let quota = current.tenant.namespace_options.quota;
-        // The event is recorded with a new row only.
-        let claim_once =
-            || self.tenants.claim_for_user(current.row.id, name, user, quota, event.clone());
-        let mut claim = claim_once().await?;
-        let is_free = match &claim {
-            Some(Claim::Exists(row)) if is_made(row) => self.wait_until_gone(tenant, row).await?,
-            Some(Claim::QuotaExceeded { .. }) => self.wait_for_free_place(&current.row).await?,
-            _ => false,
-        };
-        if is_free {
-            claim = claim_once().await?;
-        }
+        let claim = self.tenants.claim_for_user(current.row.id, name, user, quota, event).await?;
         let is_retry = match claim {
             None => return Err(TenantError::NotActive { tenant: tenant.clone() }),
             Some(Claim::Created) => {
@@ -233,48 +239,64 @@ impl TenantOperations {
         Ok(ClaimedNamespace { current, name, user, is_retry })
     }
 
-    /// Waits until the controller has recorded the end of a namespace of the tenant that counts although it
-    /// is gone: a client may delete one and create another one. `false` if there is none among the first
-    /// [`MAX_DELETED`] that are being deleted.
-    async fn wait_for_free_place(&self, tenant: &TenantRow) -> Result<bool, TenantError> {
-        let rows = self.tenants.namespace_rows(tenant.id).await?.rows;
-        let is_listed = |row: &NamespaceRow| self.cache.tenant_of_namespace(&row.name).is_some();
-        let deleted = rows.iter().filter(|row| {
-            row.status == NamespaceStatus::Terminating || is_made(row) && !is_listed(row)
-        });
-        for row in deleted.take(MAX_DELETED) {
-            if self.wait_until_gone(&tenant.name, row).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Waits until the controller has recorded the end of a namespace that the cluster does not have
-    /// any more. Its name is free then, and it does not count. `false` if the namespace exists, or if
-    /// its end is not recorded in time.
-    async fn wait_until_gone(
+    /// After the refusal of a name that exists, or of a creation beyond the quota, waits until the controller
+    /// has recorded the end of the namespace, or of one that counts, if it is gone: a client may delete a
+    /// namespace and create one at once. `false` if none is gone, or if its end is not recorded in time.
+    async fn wait_until_recorded_as_gone(
         &self,
         tenant: &TenantName,
-        row: &NamespaceRow,
+        refusal: &TenantError,
     ) -> Result<bool, TenantError> {
-        if self.live_namespace(&row.name).await?.is_some() {
+        let Some(tenant) = self.tenants.by_name(tenant).await? else { return Ok(false) };
+        let name = match refusal {
+            TenantError::NamespaceExists(name) => Some(name.clone()),
+            TenantError::QuotaExceeded { .. } => {
+                self.counted_namespace_that_is_gone(&tenant).await?
+            }
+            _ => None,
+        };
+        let Some(name) = name else { return Ok(false) };
+        let row = async || {
+            let row = self.tenants.namespace_row(&name).await?;
+            let was_created = |row: &NamespaceRow| {
+                use NamespaceStatus::{Active, Terminating};
+                row.tenant_id == tenant.id && matches!(row.status, Active | Terminating)
+            };
+            Ok::<_, TenantError>(row.filter(was_created))
+        };
+        if row().await?.is_none() || self.live_namespace(&name).await?.is_some() {
             return Ok(false);
         }
-        self.controller.reconcile_soon(tenant);
-        let gone = async {
-            loop {
-                let current = self.tenants.namespace_row(&row.name).await?;
-                let is_gone = |it: NamespaceRow| {
-                    it.status == NamespaceStatus::Gone || it.tenant_id != row.tenant_id
-                };
-                if current.is_none_or(is_gone) {
-                    return Ok::<_, TenantError>(true);
-                }
+        self.controller.reconcile_soon(&tenant.name);
+        let recorded = async {
+            while row().await?.is_some() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
+            Ok(true)
         };
-        tokio::time::timeout(GONE_TIMEOUT, gone).await.unwrap_or(Ok(false))
+        tokio::time::timeout(GONE_TIMEOUT, recorded).await.unwrap_or(Ok(false))
+    }
+
+    /// A namespace of a tenant that counts and that the watch of namespaces no longer shows. If one is being
+    /// deleted, waits for a moment, because the client may have seen its end before this process does.
+    async fn counted_namespace_that_is_gone(
+        &self,
+        tenant: &TenantRow,
+    ) -> Result<Option<String>, TenantError> {
+        let counted = self.tenants.created_namespaces(tenant.id, MAX_COUNTED).await?;
+        let is_gone = |name: &str| self.cache.tenant_of_namespace(name).is_none();
+        let gone = || counted.iter().find(|(name, _)| is_gone(name)).map(|(name, _)| name.clone());
+        if counted.iter().all(|(_, is_terminating)| !is_terminating) {
+            return Ok(gone());
+        }
+        let deadline = tokio::time::Instant::now() + WATCH_TIMEOUT;
+        loop {
+            let gone = gone();
+            if gone.is_some() || tokio::time::Instant::now() >= deadline {
+                return Ok(gone);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 
     /// Decides what a failed creation means. The claim is released if the namespace was not created.
@@ -388,11 +410,6 @@ fn reason_of(tenant: &TenantName, namespace: &str) -> String {
     let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
     let namespace: String = namespace.chars().take(MAX_NAME_CHARS).map(printable).collect();
     format!("namespace {namespace} of tenant {tenant}")
-}
-
-/// Whether a namespace was created, as far as the row says.
-fn is_made(row: &NamespaceRow) -> bool {
-    matches!(row.status, NamespaceStatus::Active | NamespaceStatus::Terminating)
 }
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ pub(super) struct Download<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchEnd {
     /// It is no watch in JSON.
-    Broken,
+    NotJsonWatch,
     /// All events were sent as a whole.
     BetweenEvents,
     /// The end of an event is not sent yet.
@@ -287,11 +287,11 @@ impl<B: Body + Send + 'static> Download<B> {
         let released = Arc::clone(&inner);
         in_flight.registration.cancel_handle().on_cancel(move || drop(lock(&released).take()));
         let meter = in_flight.body_meter(Direction::Down);
-        Self { inner, meter, in_flight, watch: WatchEnd::Broken }
+        Self { inner, meter, in_flight, watch: WatchEnd::NotJsonWatch }
     }
 
-    /// Says that the body is JSON: a watch ends with an event if the caller sees other objects now.
-    pub(super) fn report_changed_view(&mut self) {
+    /// Has a watch whose caller sees other objects now end with [`EXPIRED_EVENT`]. The body is JSON.
+    pub(super) fn end_with_expired_event(&mut self) {
         if self.in_flight.info.kind == Kind::Watch {
             self.watch = WatchEnd::BetweenEvents;
         }

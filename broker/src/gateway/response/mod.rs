@@ -48,8 +48,8 @@ where
         head.headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     let mut body = Download::new(body, in_flight);
-    if is_json(&head.headers) {
-        body.report_changed_view();
+    if head.status == StatusCode::OK && is_json_stream(&head.headers) {
+        body.end_with_expired_event();
     }
     let mut client_response = Response::new(body.boxed());
     *client_response.status_mut() = head.status;
@@ -58,11 +58,12 @@ where
     Ok(client_response)
 }
 
-/// Whether a body is JSON, as it is sent.
-fn is_json(headers: &HeaderMap) -> bool {
+/// Whether a body is JSON, as it is sent, and of any length.
+fn is_json_stream(headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.and_then(|value| value.split(';').next()).map(str::trim);
-    media_type == Some("application/json") && !headers.contains_key(header::CONTENT_ENCODING)
+    let is_other = [header::CONTENT_ENCODING, header::CONTENT_LENGTH];
+    media_type == Some("application/json") && !is_other.iter().any(|it| headers.contains_key(it))
 }
 
 /// The response to a request whose connection becomes a tunnel.

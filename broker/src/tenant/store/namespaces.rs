@@ -53,6 +53,11 @@ const SELECT_OF_TENANT: &str = concat!(
     select_namespace!("WHERE tenant_id = $1 AND status > 'gone' LIMIT $2"),
 );
 
+/// Those that are being deleted first.
+const SELECT_CREATED: &str = "\
+SELECT name, status FROM tenant_namespaces \
+WHERE tenant_id = $1 AND status IN ('active', 'terminating') ORDER BY status DESC LIMIT $2";
+
 const SELECT_HOLDERS: &str =
     "SELECT name, tenant_id FROM tenant_namespaces WHERE status <> 'gone' AND tenant_id <> ";
 
@@ -85,6 +90,22 @@ impl Tenants {
             sqlx::query_as(SELECT_OF_TENANT)
                 .bind(tenant).bind(most).fetch_all(pool).await)?;
         Ok(NamespaceRows::decode(stored))
+    }
+
+    /// Names of namespaces of a tenant that were created and count, and whether each is being deleted; those
+    /// that are come first. At most this number.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn created_namespaces(
+        &self,
+        tenant: Uuid,
+        most: i64,
+    ) -> sqlx::Result<Vec<(String, bool)>> {
+        let rows: Vec<(String, String)> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(SELECT_CREATED).bind(tenant).bind(most).fetch_all(pool).await)?;
+        let is_terminating = |status: &str| status == NamespaceStatus::Terminating.as_str();
+        Ok(rows.into_iter().map(|(name, status)| (name, is_terminating(&status))).collect())
     }
 
     /// The other tenants that have some of these namespaces, open or closed ones, by namespace. One

@@ -421,10 +421,16 @@ async fn terminating_namespaces_count_and_gone_ones_do_not(on: On) {
     let any = NamespaceStatus::ALL;
     let terminating = NamespaceStatus::Terminating;
     assert!(tenants.set_namespace_status(row.id, "solar-a", &any, terminating).await.unwrap());
+    let active = NamespaceStatus::Active;
+    assert!(tenants.set_namespace_status(row.id, "solar-b", &any, active).await.unwrap());
+    let created = async |most| tenants.created_namespaces(row.id, most).await.unwrap();
+    let [a, b] = [("solar-a".to_owned(), true), ("solar-b".to_owned(), false)];
+    assert_eq!((created(2).await, created(1).await), (vec![a.clone(), b.clone()], vec![a]));
     assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, full);
     assert!(
         tenants.set_namespace_status(row.id, "solar-a", &any, NamespaceStatus::Gone).await.unwrap()
     );
+    assert_eq!(created(2).await, [b]);
     assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, Claim::Created);
     assert_eq!(claim(&tenants, row.id, "solar-a", 2).await, full, "it has to be counted again");
     // Nobody has the name of a namespace that is gone.
