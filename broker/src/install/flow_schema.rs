@@ -28,13 +28,13 @@ struct PriorityLevel {
 const PRIORITY_LEVELS: [PriorityLevel; 2] = [
     PriorityLevel {
         name: SUSPENSION_LEVEL,
-        reason: "A priority level of its own for suspensions, never lent to others. Lists over all namespaces \
-                 are not in it, because a suspension waits for none.",
+        reason: "A priority level of its own for suspensions, never lent to others. It has the requests in one \
+                 namespace, and no lists over all.",
         shares: 5,
         lendable: 0,
         queues: (8, 2),
         precedence: 600,
-        rules: "    - {verbs: [delete, deletecollection, list, get, patch, update], apiGroups: \
+        rules: "    - {verbs: [delete, deletecollection, list, get, patch], apiGroups: \
                 [rbac.authorization.k8s.io], resources: [rolebindings], namespaces: [\"*\"]}\n    \
                 - {verbs: [get, patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: \
                 true, namespaces: [\"*\"]}\n    \

@@ -12,6 +12,8 @@ use crate::{
 
 /// Step in which the row of the tenant becomes that of a suspended one.
 const FINISH: &str = "finish";
+/// Why a step is open of which no attempt has ended.
+const UNDER_WAY: &str = "the first attempt is under way; the broker goes on";
 
 /// Adds the steps of a suspension, as their last attempts in this process ended. Another replica may have
 /// carried them out: a step without an attempt here is done if the suspension is complete, and then it
@@ -35,7 +37,7 @@ pub(super) fn add_revocation_steps(
                 let failures = attempt.failures.join("; ");
                 steps.add_result(step.as_str(), attempt.duration, Some(&failures));
             }
-            (None, None) => steps.add_open(&[step.as_str()]),
+            (None, None) => steps.add_result(step.as_str(), waited, Some(UNDER_WAY)),
         }
     }
     match completed_at {
@@ -118,15 +120,18 @@ mod tests {
         let failures = ["label in solar-a: timeout", "RoleBindings in solar-b: forbidden"];
         let attempts: [(_, _, &[&str]); 2] =
             [(RevocationStep::Home, 20, &[]), (RevocationStep::Namespaces, 90, &failures)];
-        let mut namespaces = step("namespaces", Open, 90.0);
-        namespaces.3 = Some(failures.join("; "));
+        let details: Vec<_> = report(&attempts, None)
+            .into_iter()
+            .map(|(name, result, _, it)| (name, result, it))
+            .collect();
+        let open = |name: &str, detail: &str| (name.to_owned(), Open, Some(detail.to_owned()));
         assert_eq!(
-            report(&attempts, None),
+            details,
             [
-                step("home", Done, 20.0),
-                step("members", Open, 0.0),
-                namespaces,
-                step("finish", Open, 0.0),
+                ("home".to_owned(), Done, None),
+                open("members", UNDER_WAY),
+                open("namespaces", &failures.join("; ")),
+                ("finish".to_owned(), Open, None),
             ]
         );
     }

@@ -101,9 +101,14 @@ fn run(
         let wait = wait_for_completion(&broker, tenant, operation, deadline, flags, world);
         runtime::block_on(wait)??;
         if response.bindings_not_restored.is_empty() && matches!(operation, Operation::Resume) {
-            // Only a response to a complete resumption has them. The request is idempotent.
-            let complete = runtime::block_on(broker.set_tenant(tenant, operation.verb(), None))??;
-            report_bindings(&complete.bindings_not_restored, world);
+            // Only a response to a complete resumption has them. The request is idempotent, and the
+            // resumption is complete whatever becomes of it.
+            match runtime::block_on(broker.set_tenant(tenant, operation.verb(), None))? {
+                Ok(complete) => report_bindings(&complete.bindings_not_restored, world),
+                Err(error) => world.print_message(format!(
+                    "cannot read which RoleBindings of owners were deleted: {error}; repeat the command"
+                )),
+            }
         }
     }
     world.print_message(operation.done_text(tenant));

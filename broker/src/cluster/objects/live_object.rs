@@ -274,7 +274,11 @@ impl Cluster {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let Some(binding) = api.get_opt(&segment(name)).await? else { return Ok(()) };
         if binding.subjects.as_ref().is_some_and(|subjects| !subjects.is_empty()) {
-            replace(&api, &RoleBinding { subjects: None, ..binding }).await?;
+            // A patch, because those are in the priority level of suspensions.
+            let ObjectMeta { uid, resource_version, .. } = binding.metadata;
+            let metadata = json!({"uid": uid, "resourceVersion": resource_version});
+            let patch = Patch::Merge(json!({"metadata": metadata, "subjects": null}));
+            api.patch(&segment(name), &PatchParams::default(), &patch).await?;
         }
         Ok(())
     }

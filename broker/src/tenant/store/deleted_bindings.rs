@@ -30,6 +30,7 @@ const CLEAR: &str = "DELETE FROM tenant_deleted_bindings WHERE tenant_id = $1";
 impl Tenants {
     /// Records the names of RoleBindings that the suspension of a tenant deleted in a namespace, up to
     /// 1,000 of one tenant, without names that are longer than the policies allow or have a NUL. Idempotent.
+    /// `false` if there was no room for another one.
     ///
     /// # Errors
     /// The database failed.
@@ -38,13 +39,16 @@ impl Tenants {
         tenant: Uuid,
         namespace: &str,
         names: &[String],
-    ) -> sqlx::Result<()> {
+    ) -> sqlx::Result<bool> {
         let mut tx = self.db.begin().await?;
         let count: i64 = on_engine!(tx.connection(), c =>
             sqlx::query_scalar(COUNT).bind(tenant).fetch_one(c).await)?;
         let room = usize::try_from(MAX_DELETED_BINDINGS - count).unwrap_or(0);
         let is_kept =
             |name: &&String| name.chars().count() <= MAX_NAME_CHARS && !name.contains('\0');
+        if room == 0 {
+            return Ok(false);
+        }
         let names: Vec<&String> = names.iter().filter(is_kept).take(room).collect();
         for batch in names.chunks(MAX_BATCH) {
             on_engine!(tx.connection(), c => {
@@ -57,7 +61,8 @@ impl Tenants {
                 statement.build().persistent(false).execute(c).await.map(drop)
             })?;
         }
-        tx.commit().await
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// Namespaces and names of the RoleBindings of others that the last suspension of a tenant deleted, in

@@ -8,7 +8,7 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::{LIST_TIMEOUT, SuspendedLabel, failure, is_of};
+use super::revoke::{SuspendedLabel, failure, is_of};
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
@@ -31,7 +31,7 @@ pub(super) struct ListedAccess {
     pub(super) recovered: BTreeSet<String>,
     /// Other namespaces of the tenant, which get no row: those with the label of a move, and those without
     /// a RoleBinding of the broker whose names are not the tenant's. An administrator may have marked them.
-    not_recorded: BTreeSet<String>,
+    own_without_row: BTreeSet<String>,
     /// Namespaces with the label of the tenant and a RoleBinding of the broker, that another tenant has or
     /// that an earlier tenant of the name left.
     of_other_tenants: BTreeSet<String>,
@@ -60,25 +60,20 @@ impl TenantController {
             .filter(|(name, _)| *name != home && !known.contains(name))
             .collect();
         let mut listed = ListedAccess::default();
-        let bindings = self.broker_bindings_of(row, &unknown, &mut listed.failures);
-        let error = match tokio::time::timeout(LIST_TIMEOUT, bindings).await {
-            Ok(Ok(bindings)) => {
-                listed.bindings = bindings;
-                None
-            }
-            Ok(Err(error)) => Some(error_chain(&error)),
-            Err(_) => Some(format!("not listed in {LIST_TIMEOUT:?}")),
-        };
-        if let Some(error) = error {
+        match self.broker_bindings_of(row, &unknown, &mut listed.failures).await {
+            Ok(bindings) => listed.bindings = bindings,
             // What is bound is not known, so no row is written.
-            listed.failures.push(format!("RoleBindings of the tenant: {error}"));
-            return listed;
+            Err(error) => {
+                let failure = format!("RoleBindings of the tenant: {}", error_chain(&error));
+                listed.failures.push(failure);
+                return listed;
+            }
         }
         let rows = (known.len() + unreadable.len(), unreadable);
         if let Err(error) = self.recover_rows(row, rows, &unknown, &mut listed).await {
             listed.failures.push(format!("rows of namespaces: {}", error_chain(&error)));
             listed.recovered.clear();
-            listed.not_recorded.clear();
+            listed.own_without_row.clear();
             listed.of_other_tenants.clear();
             listed.bindings.retain(|(namespace, _)| !unknown.contains_key(namespace.as_str()));
         }
@@ -164,8 +159,8 @@ impl TenantController {
                 let is_by_name = owner.is_some_and(|owner| owner == row.name);
                 match (is_bound, is_by_name) {
                     (true, true) => creating.push(name),
-                    _ if has_label_of_a_move(live) => drop(listed.not_recorded.insert(name)),
-                    (false, false) => drop(listed.not_recorded.insert(name)),
+                    _ if has_label_of_a_move(live) => drop(listed.own_without_row.insert(name)),
+                    (false, false) => drop(listed.own_without_row.insert(name)),
                     (true, false) | (false, true) => over_quota.push(name),
                 }
             }
@@ -177,7 +172,7 @@ impl TenantController {
             listed.recovered.extend(names);
         }
         let found =
-            listed.recovered.len() + listed.not_recorded.len() + listed.of_other_tenants.len();
+            listed.recovered.len() + listed.own_without_row.len() + listed.of_other_tenants.len();
         if found > 0 {
             tracing::warn!(
                 tenant = %row.name, namespaces = found,
@@ -196,7 +191,7 @@ impl TenantController {
         queued: &BTreeSet<&str>,
     ) -> Vec<String> {
         let has_no_row = |name: &str| {
-            listed.not_recorded.contains(name) || listed.of_other_tenants.contains(name)
+            listed.own_without_row.contains(name) || listed.of_other_tenants.contains(name)
         };
         let (kept, left): (Vec<_>, Vec<_>) = listed
             .bindings
@@ -212,7 +207,7 @@ impl TenantController {
             stream::iter(empty).buffer_unordered(MAX_IN_FLIGHT).collect(),
             stream::iter(delete).buffer_unordered(MAX_IN_FLIGHT).collect()
         );
-        let without_row = listed.not_recorded.iter().chain(&listed.of_other_tenants);
+        let without_row = listed.own_without_row.iter().chain(&listed.of_other_tenants);
         let mut namespaces: Vec<&str> = without_row.map(String::as_str).collect();
         self.revocations.sort_by_attempts(row, &mut namespaces);
         let revocations: Vec<_> =
@@ -243,7 +238,7 @@ impl TenantController {
         let of_broker: BTreeSet<&str> = here.map(|(_, name)| name.as_str()).collect();
         let (mut failures, mut is_open) = (Vec::new(), false);
         // Another tenant of the namespace may not be suspended, so it gets no label.
-        let is_ours = if listed.not_recorded.contains(namespace) {
+        let is_ours = if listed.own_without_row.contains(namespace) {
             let labelled = self.label(row, namespace, None).await;
             labelled.map(|labelled| labelled != SuspendedLabel::NotOurs)
         } else {
@@ -254,7 +249,7 @@ impl TenantController {
             is_open = true;
             failures.extend(failure(namespace, "label", &error));
             // It is the tenant's as far as the list knows.
-            listed.not_recorded.contains(namespace)
+            listed.own_without_row.contains(namespace)
         });
         if is_ours {
             let record = self.record_of_deletions(row, namespace);

@@ -4,7 +4,14 @@
 //! together; bindings that owners made come after those of the broker, because they are of
 //! ServiceAccounts that no member can use any more.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -26,7 +33,7 @@ use crate::{
     tenant_controller::{
         TenantController,
         namespaces::moves::{is_same_namespace, may_be_relabelled},
-        objects::snapshot::is_binding_name,
+        objects::{snapshot::is_binding_name, withdraw::MAX_IN_FLIGHT},
     },
 };
 
@@ -34,12 +41,8 @@ use crate::{
 /// look what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
 
-/// How long an attempt waits for a list. Others can make it long, so each attempt has time left for the
-/// revocations that need none.
-pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(12);
-
-/// How long the deletion of a page of RoleBindings waits until their names are on record. A database that
-/// is slow must not keep rights.
+/// How long the first deletion of RoleBindings in a namespace that the database delays waits until their
+/// names are on record. Later ones do not wait, because a slow database must not keep rights.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Value of [`HOME_LABEL`].
@@ -52,6 +55,25 @@ pub(super) enum SuspendedLabel {
     WasThere,
     /// The namespace does not exist, or is not the tenant's.
     NotOurs,
+}
+
+/// An attempt at the revocation of rights in namespaces.
+#[derive(Debug)]
+pub(super) struct RevocationAttempt {
+    /// Requests in flight.
+    pub(super) permits: Semaphore,
+    /// Namespaces with the label, once they are listed. The others are read.
+    pub(super) labelled: OnceLock<BTreeSet<String>>,
+}
+
+impl RevocationAttempt {
+    pub(super) fn new() -> Self {
+        Self { permits: Semaphore::new(MAX_IN_FLIGHT), labelled: OnceLock::new() }
+    }
+
+    fn is_labelled(&self, namespace: &str) -> bool {
+        self.labelled.get().is_some_and(|labelled| labelled.contains(namespace))
+    }
 }
 
 /// A namespace in which a suspension has begun.
@@ -70,27 +92,28 @@ pub(super) struct NamespaceRevocation {
 impl TenantController {
     /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names. Those
     /// whose roles the Tenant does not give, as far as this process knows it, most likely do not exist and
-    /// are left for later. Each request needs a permit. `is_labelled` says that the namespace has the label.
+    /// are left for later. Each request needs a permit.
     pub(super) async fn begin_in(
         &self,
         row: &TenantRow,
         (name, namespace): NamespaceToRevoke<'_>,
-        is_labelled: bool,
-        permits: &Semaphore,
+        attempt: &RevocationAttempt,
     ) -> NamespaceRevocation {
         let mut failures = Vec::new();
-        let labelled = if is_labelled {
-            Ok(SuspendedLabel::WasThere)
-        } else {
-            let _permit = permits.acquire().await;
-            self.label(row, name, namespace).await
+        let labelled = {
+            let _permit = attempt.permits.acquire().await;
+            if attempt.is_labelled(name) {
+                Ok(SuspendedLabel::WasThere)
+            } else {
+                self.label(row, name, namespace).await
+            }
         };
         let is_labelled =
             matches!(labelled, Ok(SuspendedLabel::Written | SuspendedLabel::WasThere));
         let is_open = match labelled {
             Ok(SuspendedLabel::NotOurs) => false,
             Ok(SuspendedLabel::WasThere) if row.status == TenantStatus::Suspending => {
-                self.may_have_bindings(name, permits).await
+                self.may_have_bindings(name, &attempt.permits).await
             }
             Ok(_) => true,
             // The names of the bindings are nobody else's.
@@ -111,7 +134,7 @@ impl TenantController {
             let requests: FuturesUnordered<_> = names
                 .into_iter()
                 .map(|binding| async move {
-                    let _permit = permits.acquire().await;
+                    let _permit = attempt.permits.acquire().await;
                     self.delete_broker_binding(name, &binding).await
                 })
                 .collect();
@@ -224,34 +247,39 @@ impl TenantController {
 
     /// Records the names of RoleBindings that a suspension is about to delete in a namespace, so that a
     /// resumption names those that the broker did not make. A suspended tenant is resumed only when all
-    /// are deleted.
+    /// are deleted. Ends with the first page that cannot be recorded.
     pub(super) fn record_of_deletions(
         &self,
         row: &TenantRow,
         namespace: &str,
     ) -> impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync + use<> {
         let (tenants, id, tenant) = (self.tenants.clone(), row.id, row.name.clone());
-        let namespace = namespace.to_owned();
+        let (namespace, has_ended) = (namespace.to_owned(), Arc::new(AtomicBool::new(false)));
         move |mut names| {
             names.retain(|name| !is_binding_name(&tenant, name));
             if names.is_empty() {
                 return future::ready(()).boxed();
             }
             let (tenants, tenant, namespace) = (tenants.clone(), tenant.clone(), namespace.clone());
+            let has_ended = Arc::clone(&has_ended);
             async move {
                 tracing::info!(
                     %tenant, namespace, bindings = names.len(),
-                    "other RoleBindings in a suspended tenant deleted; a resumption does not restore them"
+                    "deleting other RoleBindings in a suspended tenant; a resumption does not restore them"
                 );
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
                 let record = tenants.record_deleted_bindings(id, &namespace, &names);
                 let error = match tokio::time::timeout(RECORD_TIMEOUT, record).await {
-                    Ok(Ok(())) => return,
+                    Ok(Ok(has_room)) => return has_ended.store(!has_room, Ordering::Relaxed),
                     Ok(Err(error)) => error_chain(&error),
                     Err(_) => format!("not done in {RECORD_TIMEOUT:?}"),
                 };
+                has_ended.store(true, Ordering::Relaxed);
                 tracing::warn!(
                     %tenant, namespace, error,
-                    "the RoleBindings that a suspension deleted were not recorded"
+                    "the RoleBindings that a suspension deletes were not recorded"
                 );
             }
             .boxed()

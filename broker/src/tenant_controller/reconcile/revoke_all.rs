@@ -13,12 +13,11 @@ use futures_util::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use tenant_shared::TENANT_LABEL;
-use tokio::sync::Semaphore;
 
 use super::{
     revocation_progress::NamespaceToRevoke,
     revoke::{
-        LIST_TIMEOUT, NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of,
+        NamespaceRevocation, RevocationAttempt, SuspendedLabel, failure, is_first_attempt, is_of,
         with_rights,
     },
 };
@@ -26,7 +25,7 @@ use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
     tenant::{NamespaceRows, TenantRow, drop_unmanaged_metadata},
-    tenant_controller::{TenantController, objects::withdraw::MAX_IN_FLIGHT},
+    tenant_controller::TenantController,
 };
 
 /// Namespaces whose bindings are deleted concurrently. Most of that time is the pause between two
@@ -42,70 +41,76 @@ impl TenantController {
     /// The rows of the namespaces could not be read.
     pub(super) async fn revoke_in_namespaces(&self, row: &TenantRow) -> sqlx::Result<Vec<String>> {
         let rows = self.tenants.namespace_rows(row.id).await?;
-        let permits = Semaphore::new(MAX_IN_FLIGHT);
+        let attempt = RevocationAttempt::new();
         let is_new = self.revocations.start_attempt(row);
         let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
+        let (counted, beyond) = by_quota(&rows);
         let begun =
-            if is_first { self.begin_in_all(row, &rows, &permits).await } else { Vec::new() };
-        let in_all = collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun)));
-        // At once, because deletions that hang in one namespace must not keep the rights in others.
-        let (mut failures, by_lists) =
-            tokio::join!(in_all, self.revoke_by_lists(row, &rows, is_first, &permits).boxed());
-        failures.extend(by_lists);
-        Ok(failures)
+            if is_first { self.begin_in_all(row, &counted, &attempt).await } else { Vec::new() };
+        let later = if is_first { Vec::new() } else { self.revocations.open(row, counted) };
+        let beyond = self.revocations.open(row, beyond);
+        let revoked: BTreeSet<&str> = later.iter().chain(&beyond).map(|(name, _)| *name).collect();
+        // At once, because lists that others made long, and deletions that hang in one namespace, must not
+        // keep the rights in others.
+        let (in_begun, in_later, in_beyond, by_lists) = tokio::join!(
+            collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun))),
+            self.revoke_in_each(row, later, &attempt),
+            self.revoke_in_each(row, beyond, &attempt),
+            self.revoke_by_lists(row, &rows, &revoked, &attempt).boxed()
+        );
+        let in_rows = in_begun.into_iter().chain(in_later).chain(in_beyond);
+        Ok(in_rows.chain(by_lists).collect())
     }
 
-    /// Revokes the rights in the namespaces that lists show, and in those with rows unless they were begun.
-    /// Returns what failed.
+    /// Labels all namespaces of a list that have no label, and revokes the rights in those without a row, in
+    /// those that a response denied although the list shows them, and outside the namespaces of the tenant.
+    /// The rights in the namespaces of `revoked` end meanwhile. Returns what failed.
     async fn revoke_by_lists(
         &self,
         row: &TenantRow,
         rows: &NamespaceRows,
-        were_begun: bool,
-        permits: &Semaphore,
+        revoked: &BTreeSet<&str>,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let mut failures = Vec::new();
-        let listed = match tokio::time::timeout(LIST_TIMEOUT, self.list_own_namespaces(row)).await {
-            Ok(Ok(listed)) => Some(listed),
-            Ok(Err(error)) => {
+        let listed = match self.list_own_namespaces(row).await {
+            Ok(listed) => Some(listed),
+            Err(error) => {
                 failures.push(format!("namespaces of the tenant: {}", error_chain(&error)));
-                None
-            }
-            Err(_) => {
-                failures.push(format!("namespaces of the tenant: not listed in {LIST_TIMEOUT:?}"));
                 None
             }
         };
         let live = listed.as_deref().unwrap_or_default();
-        let own: BTreeSet<&str> =
-            live.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
-        let labelled: BTreeSet<String> = live
-            .iter()
-            .filter(|live| is_marked_suspended(live))
-            .map(ResourceExt::name_any)
-            .collect();
-        let (mut counted, beyond) = by_quota(rows);
-        // The list may show one that a response denied.
-        counted.retain(|(name, _)| !were_begun || own.contains(name) && !labelled.contains(*name));
-        // Without the list each namespace is read.
-        failures.extend(self.label_all(row, &counted, &labelled, permits).await);
+        let (labelled, unlabelled): (Vec<_>, Vec<_>) =
+            live.iter().partition(|live| is_marked_suspended(live));
+        let labelled: BTreeSet<String> = labelled.into_iter().map(ResourceExt::name_any).collect();
+        let unlabelled: BTreeSet<&str> =
+            unlabelled.into_iter().filter_map(|live| live.metadata.name.as_deref()).collect();
+        // It is set once.
+        let _ = attempt.labelled.set(labelled);
+        let (counted, _) = by_quota(rows);
+        let is_unlabelled = |(name, _): &NamespaceToRevoke<'_>| unlabelled.contains(name);
+        let denied: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
+        failures.extend(self.label_all(row, &denied, attempt).await);
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
         let mut access = self.list_access(row, (&known, &rows.unreadable), listed.as_deref()).await;
         failures.append(&mut access.failures);
         let recovered: Vec<NamespaceToRevoke<'_>> =
             access.recovered.iter().map(|name| (name.as_str(), None)).collect();
-        failures.extend(self.label_all(row, &recovered, &labelled, permits).await);
-        let queue = self.revocations.open(row, counted.into_iter().chain(recovered).collect());
-        let beyond = self.revocations.open(row, beyond);
+        let without_label: Vec<_> = recovered.iter().copied().filter(is_unlabelled).collect();
+        failures.extend(self.label_all(row, &without_label, attempt).await);
+        let others = denied.into_iter().filter(|(name, _)| !revoked.contains(name));
+        let queue = self.revocations.open(row, others.chain(recovered).collect());
         // In one that is not the tenant's any more nothing is done.
-        let names = queue.iter().chain(&beyond).map(|(name, _)| *name);
+        let own: BTreeSet<&str> =
+            live.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
+        let names = queue.iter().map(|(name, _)| *name).chain(revoked.iter().copied());
         let queued = names.filter(|name| own.contains(name)).collect();
-        let (in_queue, in_beyond, outside) = tokio::join!(
-            self.revoke_in_each(row, queue, &labelled, permits),
-            self.revoke_in_each(row, beyond, &labelled, permits),
+        let (in_queue, outside) = tokio::join!(
+            self.revoke_in_each(row, queue, attempt),
             self.revoke_outside(row, &access, &queued)
         );
-        failures.extend(in_queue.into_iter().chain(in_beyond).chain(outside));
+        failures.extend(in_queue.into_iter().chain(outside));
         failures
     }
 
@@ -127,30 +132,25 @@ impl TenantController {
     async fn begin_in_all(
         &self,
         row: &TenantRow,
-        rows: &NamespaceRows,
-        permits: &Semaphore,
+        namespaces: &[NamespaceToRevoke<'_>],
+        attempt: &RevocationAttempt,
     ) -> Vec<NamespaceRevocation> {
-        let (counted, _) = by_quota(rows);
-        let requests: FuturesUnordered<_> = counted
-            .into_iter()
-            .map(|namespace| self.begin_in(row, namespace, false, permits))
-            .collect();
+        let requests: FuturesUnordered<_> =
+            namespaces.iter().map(|namespace| self.begin_in(row, *namespace, attempt)).collect();
         requests.collect().await
     }
 
-    /// Writes the labels that are missing by a list, however many namespaces have theirs. Returns what
-    /// failed.
+    /// Labels namespaces, however many others wait for the end of their rights. Returns what failed.
     async fn label_all(
         &self,
         row: &TenantRow,
         namespaces: &[NamespaceToRevoke<'_>],
-        labelled: &BTreeSet<String>,
-        permits: &Semaphore,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
-        let missing = namespaces.iter().filter(|(name, _)| !labelled.contains(*name));
-        let requests: FuturesUnordered<_> = missing
+        let requests: FuturesUnordered<_> = namespaces
+            .iter()
             .map(|(name, namespace)| async move {
-                let _permit = permits.acquire().await;
+                let _permit = attempt.permits.acquire().await;
                 match self.label(row, name, *namespace).await {
                     Ok(SuspendedLabel::Written) => self.revocations.reopen(row, name),
                     Ok(_) => {}
@@ -169,13 +169,11 @@ impl TenantController {
         &self,
         row: &TenantRow,
         namespaces: Vec<NamespaceToRevoke<'_>>,
-        labelled: &BTreeSet<String>,
-        permits: &Semaphore,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let requests = namespaces.into_iter().map(|namespace| async move {
-            let is_labelled = labelled.contains(namespace.0);
             self.revocations.count_attempt(row, namespace.0);
-            let begun = self.begin_in(row, namespace, is_labelled, permits).await;
+            let begun = self.begin_in(row, namespace, attempt).await;
             self.complete_in(row, begun).await
         });
         collect_failures(requests).await

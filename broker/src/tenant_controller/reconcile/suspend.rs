@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::revocation_progress::RevocationStep;
+use super::{revocation_progress::RevocationStep, revoke::RevocationAttempt};
 use crate::{
     base::error_chain,
     cluster::ClusterError,
@@ -206,8 +205,7 @@ impl TenantController {
     /// another one.
     async fn revoke_in_home(&self, row: &TenantRow, home: &str) -> Vec<String> {
         let started = Instant::now();
-        let permits = Semaphore::new(MAX_IN_FLIGHT);
-        let begun = self.begin_in(row, (home, None), false, &permits).await;
+        let begun = self.begin_in(row, (home, None), &RevocationAttempt::new()).await;
         let of_home = self.finish_in(row, begun);
         let of_home = self.end_step(row, RevocationStep::Home, started, of_home);
         let members = Box::pin(self.revoke_members(row));

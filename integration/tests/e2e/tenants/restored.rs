@@ -263,7 +263,7 @@ async fn a_suspension_ends_rights_in_a_namespace_that_another_tenant_has_by_its_
 async fn a_suspension_spares_the_bindings_of_owners_in_a_namespace_that_was_just_taken_away() {
     let (world, admin, operator) = world_with_row_of_another_tenant().await;
     let emptied = |seen: &RecordedRequest| {
-        seen.is(&Method::PUT, "/solar-production/rolebindings/tenant-solar-admin")
+        seen.is(&Method::PATCH, "/solar-production/rolebindings/tenant-solar-admin")
     };
     let (relabel, label) = (admin.clone(), format!("{TENANT_LABEL}=lunar"));
     let taken_away = Fault::before(move |_| {

@@ -170,7 +170,7 @@ async fn a_suspension_ends_all_rights_in_the_namespaces_of_the_tenant_and_no_oth
     until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
     let own = ["rolebinding", "own", "-n", PRODUCTION];
     assert_eq!(crate::object(&world, &own).await.unwrap(), None, "owners bind anew");
-    until_logged(world.broker(), "other RoleBindings in a suspended tenant deleted").await;
+    until_logged(world.broker(), "deleting other RoleBindings in a suspended tenant").await;
 }
 
 /// Such as a definition of the other API group that is broken. Here the broker may not read Tenants.
@@ -205,14 +205,9 @@ async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
     until_status(&world, |status| status["state"] == "Suspended").await;
 }
 
-/// A run may hang in a request, or its machine may have paused it while another replica completed the
-/// suspension. What it does later would undo the resumption.
-#[tokio::test]
-async fn a_resumption_ends_the_run_of_the_suspension() {
-    /// Longer than a run may take.
-    const HANGS: Duration = Duration::from_mins(2);
-    const RESUME: &str = "UPDATE tenants SET status = 'resuming', \
-                          status_changed_at = status_changed_at + 1 WHERE name = 'solar'";
+/// A world whose broker reaches the API server through a proxy, with the Tenant and a namespace in which
+/// alice has her role.
+async fn world_with_proxy() -> World {
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
     let world = builder.fault_proxy().setting("drift_seconds", 3600).start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
@@ -221,6 +216,41 @@ async fn a_resumption_ends_the_run_of_the_suspension() {
     until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
     create_namespace(&admin, PRODUCTION).await;
     until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    world
+}
+
+/// Longer than a run may take.
+const HANGS: Duration = Duration::from_mins(2);
+
+/// An owner with tens of thousands of namespaces makes the list long. The decision is older than a first
+/// attempt, as after a crash.
+#[tokio::test]
+async fn a_list_that_hangs_keeps_no_rights_in_the_namespaces_that_the_broker_knows() {
+    const SUSPEND: &str = "UPDATE tenants SET status = 'suspending', \
+                           status_changed_at = (unixepoch() - 60) * 1000 WHERE name = 'solar'";
+    let world = world_with_proxy().await;
+    let lists = |seen: &RecordedRequest| {
+        let is_list =
+            seen.is(&Method::GET, "/namespaces") || seen.is(&Method::GET, "/rolebindings");
+        is_list && seen.query.contains("solar") && !seen.query.contains("watch")
+    };
+    world.proxy().unwrap().add(Rule::new(Fault::delay(HANGS)).when(lists));
+    sqlx::query(SUSPEND).execute(&mut database(&world).await).await.unwrap();
+    until_revoked(&world).await;
+    let statement = "SELECT status FROM tenants WHERE name = 'solar'";
+    let status: String =
+        sqlx::query_scalar(statement).fetch_one(&mut database(&world).await).await.unwrap();
+    assert_eq!(status, "suspending", "other namespaces are not known yet");
+    world.proxy().unwrap().clear();
+}
+
+/// A run may hang in a request, or its machine may have paused it while another replica completed the
+/// suspension. What it does later would undo the resumption.
+#[tokio::test]
+async fn a_resumption_ends_the_run_of_the_suspension() {
+    const RESUME: &str = "UPDATE tenants SET status = 'resuming', \
+                          status_changed_at = status_changed_at + 1 WHERE name = 'solar'";
+    let world = world_with_proxy().await;
     let deletes = |seen: &RecordedRequest| {
         seen.method == Method::DELETE && seen.path.contains(&format!("/{PRODUCTION}/rolebindings"))
     };

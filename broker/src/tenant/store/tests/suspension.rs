@@ -177,8 +177,11 @@ async fn deleted_bindings_are_known_until_the_next_suspension(on: On) {
     suspend().await;
     assert_eq!(tenants.deleted_bindings(row.id).await.unwrap(), all);
     let many: Vec<String> = (0..1_200).map(|number| format!("many-{number}")).collect();
-    record(row.id, "solar-many", &many).await;
-    record(row.id, "solar-more", &many).await;
+    let more = ["solar-many", "solar-more"].map(|namespace| (namespace, &many));
+    for ((namespace, names), has_room) in more.into_iter().zip([true, false]) {
+        let recorded = tenants.record_deleted_bindings(row.id, namespace, names).await.unwrap();
+        assert_eq!(recorded, has_room);
+    }
     assert_eq!(tenants.deleted_bindings(row.id).await.unwrap().len(), 1_000);
     // The next one begins anew.
     set_status(&storage, TenantStatus::Active).await;
