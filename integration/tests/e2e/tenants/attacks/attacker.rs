@@ -137,7 +137,7 @@ impl Attacker {
                 let mut texts = BY_RBAC.to_vec();
                 // A namespace of others does not exist for members.
                 if self.is_at_gateway() && attack.attempt.method == Method::GET {
-                    texts.push("not found");
+                    texts.extend(["not found", "the namespace went to another tenant"]);
                 }
                 Some(texts)
             }
