@@ -286,10 +286,9 @@ impl TenantOperations {
         let counted = self.tenants.created_namespaces(tenant.id, MAX_COUNTED).await?;
         let is_gone = |name: &str| self.cache.tenant_of_namespace(name).is_none();
         let gone = || counted.iter().find(|(name, _)| is_gone(name)).map(|(name, _)| name.clone());
-        if counted.iter().all(|(_, is_terminating)| !is_terminating) {
-            return Ok(gone());
-        }
-        let deadline = tokio::time::Instant::now() + WATCH_TIMEOUT;
+        let is_any_terminating = counted.iter().any(|(_, is_terminating)| *is_terminating);
+        let wait = if is_any_terminating { WATCH_TIMEOUT } else { Duration::ZERO };
+        let deadline = tokio::time::Instant::now() + wait;
         loop {
             let gone = gone();
             if gone.is_some() || tokio::time::Instant::now() >= deadline {

@@ -121,8 +121,8 @@ impl TenantController {
     /// Finds the namespaces that have a binding of the broker, the label of a suspended one, as an earlier
     /// attempt leaves it, or an unreadable row. Only the broker and administrators may write these. Those
     /// that no tenant has get a row, if there is a binding or the name is the tenant's. It is counted if both
-    /// are true; a run claims the others as far as their name, their accounts and the quota allow it. `rows` is the
-    /// number of the tenant's rows.
+    /// are true; a run claims the others as far as their name, their accounts and the quota allow it. `rows`
+    /// is the number of the tenant's rows.
     async fn recover_rows(
         &self,
         row: &TenantRow,
@@ -157,11 +157,12 @@ impl TenantController {
                 }
             } else {
                 let is_by_name = owner.is_some_and(|owner| owner == row.name);
-                match (is_bound, is_by_name) {
-                    (true, true) => creating.push(name),
-                    _ if has_label_of_a_move(live) => drop(listed.own_without_row.insert(name)),
-                    (false, false) => drop(listed.own_without_row.insert(name)),
-                    (true, false) | (false, true) => over_quota.push(name),
+                if is_bound && is_by_name {
+                    creating.push(name);
+                } else if has_label_of_a_move(live) || !is_bound && !is_by_name {
+                    listed.own_without_row.insert(name);
+                } else {
+                    over_quota.push(name);
                 }
             }
         }

@@ -37,8 +37,8 @@ use crate::{
     },
 };
 
-/// How long after its decision most namespaces of a suspension have no label yet. Later attempts first
-/// look what is done, so that each of them goes on where the time of the last one was over.
+/// How long after its decision most namespaces of a suspension have no label yet. Later attempts look in
+/// each namespace what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// How long the first deletion of RoleBindings in a namespace that the database delays waits until their

@@ -1,8 +1,9 @@
 //! Revocation of the rights in all namespaces of a tenant that is suspended.
 //!
 //! A run may end before all namespaces are done. The first attempt ends the most rights as early as
-//! possible. Later ones read with a few lists what is left, end it namespace by namespace, and begin
-//! with those that were tried least often, so that each goes on where the last one was over.
+//! possible. Later ones leave out what is done, and begin with the namespaces that were tried least often,
+//! so that each goes on where the last one was over. Meanwhile a few lists find the namespaces without a
+//! row, and spare the reads of those that have the label.
 
 use std::collections::BTreeSet;
 
@@ -49,27 +50,28 @@ impl TenantController {
             if is_first { self.begin_in_all(row, &counted, &attempt).await } else { Vec::new() };
         let later = if is_first { Vec::new() } else { self.revocations.open(row, counted) };
         let beyond = self.revocations.open(row, beyond);
-        let revoked: BTreeSet<&str> = later.iter().chain(&beyond).map(|(name, _)| *name).collect();
+        let in_progress: BTreeSet<&str> =
+            later.iter().chain(&beyond).map(|(name, _)| *name).collect();
         // At once, because lists that others made long, and deletions that hang in one namespace, must not
         // keep the rights in others.
         let (in_begun, in_later, in_beyond, by_lists) = tokio::join!(
             collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun))),
             self.revoke_in_each(row, later, &attempt),
             self.revoke_in_each(row, beyond, &attempt),
-            self.revoke_by_lists(row, &rows, &revoked, &attempt).boxed()
+            self.revoke_by_lists(row, &rows, &in_progress, &attempt).boxed()
         );
         let in_rows = in_begun.into_iter().chain(in_later).chain(in_beyond);
         Ok(in_rows.chain(by_lists).collect())
     }
 
-    /// Labels all namespaces of a list that have no label, and revokes the rights in those without a row, in
-    /// those that a response denied although the list shows them, and outside the namespaces of the tenant.
-    /// The rights in the namespaces of `revoked` end meanwhile. Returns what failed.
+    /// Labels the namespaces of a list that have no label, and revokes the rights in those without a row and
+    /// outside the namespaces of the tenant. Also in one with a row that has no label although an attempt
+    /// began with it, unless its rights are revoked at the same time (`in_progress`). Returns what failed.
     async fn revoke_by_lists(
         &self,
         row: &TenantRow,
         rows: &NamespaceRows,
-        revoked: &BTreeSet<&str>,
+        in_progress: &BTreeSet<&str>,
         attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let mut failures = Vec::new();
@@ -90,21 +92,22 @@ impl TenantController {
         let _ = attempt.labelled.set(labelled);
         let (counted, _) = by_quota(rows);
         let is_unlabelled = |(name, _): &NamespaceToRevoke<'_>| unlabelled.contains(name);
-        let denied: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
-        failures.extend(self.label_all(row, &denied, attempt).await);
+        let rows_without_label: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
+        failures.extend(self.label_all(row, &rows_without_label, attempt).await);
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
         let mut access = self.list_access(row, (&known, &rows.unreadable), listed.as_deref()).await;
         failures.append(&mut access.failures);
         let recovered: Vec<NamespaceToRevoke<'_>> =
             access.recovered.iter().map(|name| (name.as_str(), None)).collect();
-        let without_label: Vec<_> = recovered.iter().copied().filter(is_unlabelled).collect();
-        failures.extend(self.label_all(row, &without_label, attempt).await);
-        let others = denied.into_iter().filter(|(name, _)| !revoked.contains(name));
+        let recovered_without_label: Vec<_> =
+            recovered.iter().copied().filter(is_unlabelled).collect();
+        failures.extend(self.label_all(row, &recovered_without_label, attempt).await);
+        let others = rows_without_label.into_iter().filter(|(name, _)| !in_progress.contains(name));
         let queue = self.revocations.open(row, others.chain(recovered).collect());
         // In one that is not the tenant's any more nothing is done.
         let own: BTreeSet<&str> =
             live.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
-        let names = queue.iter().map(|(name, _)| *name).chain(revoked.iter().copied());
+        let names = queue.iter().map(|(name, _)| *name).chain(in_progress.iter().copied());
         let queued = names.filter(|name| own.contains(name)).collect();
         let (in_queue, outside) = tokio::join!(
             self.revoke_in_each(row, queue, attempt),

@@ -82,7 +82,8 @@ impl TenantController {
         };
         let failures = tokio::select! {
             failures = self.revoke_rights(&row).boxed() => failures,
-            () = self.wait_until_other_decision(&row).boxed() => return Ok(None),
+            // Nobody decides anything while the database fails, so this waits on.
+            () = self.wait_until_other_decision(&row, Duration::MAX).boxed() => return Ok(None),
         };
         if failures.is_empty() {
             let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
@@ -100,41 +101,24 @@ impl TenantController {
         }
         tokio::select! {
             failures = Box::pin(self.revoke_rights(row)) => Ok(failures),
-            () = self.wait_until_suspension_may_be_over(&row.name) => Ok(Vec::new()),
+            () = self.wait_until_other_decision(row, UNKNOWN_STATUS_TIMEOUT).boxed() => Ok(Vec::new()),
         }
     }
 
-    /// Waits until a tenant is not being suspended any more, or until that has not been known for
-    /// [`UNKNOWN_STATUS_TIMEOUT`]: the replica that has the lease may have completed the suspension, and an
-    /// administrator may have resumed the tenant.
-    async fn wait_until_suspension_may_be_over(&self, name: &TenantName) {
+    /// Waits until the row of a tenant has another decision than the one that was read, or until that has
+    /// not been known for `unknown_timeout`, because the database fails. The lease does not keep others from
+    /// a decision: the lease of a process that its machine paused has expired, and a tenant may be resumed
+    /// while a run looks for rights in it.
+    async fn wait_until_other_decision(&self, row: &TenantRow, unknown_timeout: Duration) {
+        let decision = |row: &TenantRow| (row.status, row.status_changed_at);
         let mut known_at = Instant::now();
         loop {
             tokio::time::sleep(STATUS_INTERVAL).await;
-            match tokio::time::timeout(UNKNOWN_STATUS_TIMEOUT, self.tenants.by_name(name)).await {
-                Ok(Ok(Some(row))) if row.status == TenantStatus::Suspending => {
-                    known_at = Instant::now();
-                }
+            match tokio::time::timeout(unknown_timeout, self.tenants.by_id(row.id)).await {
+                Ok(Ok(Some(now))) if decision(&now) == decision(row) => known_at = Instant::now(),
                 Ok(Ok(_)) => return,
-                Ok(Err(_)) | Err(_) if known_at.elapsed() >= UNKNOWN_STATUS_TIMEOUT => return,
+                Ok(Err(_)) | Err(_) if known_at.elapsed() >= unknown_timeout => return,
                 Ok(Err(_)) | Err(_) => {}
-            }
-        }
-    }
-
-    /// Waits until the row of a tenant has another decision than the one that was read. The lease does not
-    /// keep others from one: the lease of a process that its machine paused has expired, and a tenant may be
-    /// resumed while a run looks for rights in it. While the database fails, the decision counts as
-    /// unchanged.
-    async fn wait_until_other_decision(&self, row: &TenantRow) {
-        loop {
-            tokio::time::sleep(STATUS_INTERVAL).await;
-            match self.tenants.by_id(row.id).await {
-                Ok(Some(now))
-                    if (now.status, now.status_changed_at)
-                        == (row.status, row.status_changed_at) => {}
-                Ok(_) => return,
-                Err(_) => {}
             }
         }
     }
