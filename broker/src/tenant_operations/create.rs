@@ -21,7 +21,7 @@ use crate::{
     identity::Caller,
     tenant::{
         AccountsError, Claim, NamespaceNameError, NamespaceRow, NamespaceStatus, Tenant,
-        TenantName, TenantRow, TenantSettings, check_namespace_name, check_requested_metadata,
+        TenantName, TenantSettings, check_namespace_name, check_requested_metadata,
         check_required_metadata, prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
@@ -32,14 +32,8 @@ const MAX_NAME_CHARS: usize = 63;
 
 /// How long a repeated request waits until the namespace has all of its objects.
 const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request for the name of a namespace that was deleted waits until the row says so.
-const GONE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request beyond the quota waits until the watch shows the end of a namespace.
-const WATCH_TIMEOUT: Duration = Duration::from_millis(300);
-/// Namespaces among which a request beyond the quota looks for one that is gone.
-const MAX_COUNTED: i64 = 1_000;
 /// Pause between two looks at the row.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A namespace has not all of its objects in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -239,65 +233,6 @@ impl TenantOperations {
         Ok(ClaimedNamespace { current, name, user, is_retry })
     }
 
-    /// After the refusal of a name that exists, or of a creation beyond the quota, waits until the controller
-    /// has recorded the end of the namespace, or of one that counts, if it is gone: a client may delete a
-    /// namespace and create one at once. `false` if none is gone, or if its end is not recorded in time.
-    async fn wait_until_recorded_as_gone(
-        &self,
-        tenant: &TenantName,
-        refusal: &TenantError,
-    ) -> Result<bool, TenantError> {
-        let Some(tenant) = self.tenants.by_name(tenant).await? else { return Ok(false) };
-        let name = match refusal {
-            TenantError::NamespaceExists(name) => Some(name.clone()),
-            TenantError::QuotaExceeded { .. } => {
-                self.counted_namespace_that_is_gone(&tenant).await?
-            }
-            _ => None,
-        };
-        let Some(name) = name else { return Ok(false) };
-        let row = async || {
-            let row = self.tenants.namespace_row(&name).await?;
-            let was_created = |row: &NamespaceRow| {
-                use NamespaceStatus::{Active, Terminating};
-                row.tenant_id == tenant.id && matches!(row.status, Active | Terminating)
-            };
-            Ok::<_, TenantError>(row.filter(was_created))
-        };
-        if row().await?.is_none() || self.live_namespace(&name).await?.is_some() {
-            return Ok(false);
-        }
-        self.controller.reconcile_soon(&tenant.name);
-        let recorded = async {
-            while row().await?.is_some() {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
-            Ok(true)
-        };
-        tokio::time::timeout(GONE_TIMEOUT, recorded).await.unwrap_or(Ok(false))
-    }
-
-    /// A namespace of a tenant that counts and that the watch of namespaces no longer shows. If one is being
-    /// deleted, waits for a moment, because the client may have seen its end before this process does.
-    async fn counted_namespace_that_is_gone(
-        &self,
-        tenant: &TenantRow,
-    ) -> Result<Option<String>, TenantError> {
-        let counted = self.tenants.created_namespaces(tenant.id, MAX_COUNTED).await?;
-        let is_gone = |name: &str| self.cache.tenant_of_namespace(name).is_none();
-        let gone = || counted.iter().find(|(name, _)| is_gone(name)).map(|(name, _)| name.clone());
-        let is_any_terminating = counted.iter().any(|(_, is_terminating)| *is_terminating);
-        let wait = if is_any_terminating { WATCH_TIMEOUT } else { Duration::ZERO };
-        let deadline = tokio::time::Instant::now() + wait;
-        loop {
-            let gone = gone();
-            if gone.is_some() || tokio::time::Instant::now() >= deadline {
-                return Ok(gone);
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    }
-
     /// Decides what a failed creation means. The claim is released if the namespace was not created.
     /// After every other failure it stays, and the controller finishes the namespace.
     async fn after_failure(
@@ -372,7 +307,7 @@ impl TenantOperations {
         tokio::time::timeout(COMPLETE_TIMEOUT, complete).await.unwrap_or_else(late)
     }
 
-    async fn live_namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
+    pub(super) async fn live_namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let named = Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }));
         Ok(match self.cluster.get_object(&named).await? {

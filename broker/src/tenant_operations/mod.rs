@@ -12,7 +12,7 @@
 //! | `current_tenant` | the Tenant that decides on a right |
 //! | `list`, `members` | reads |
 //! | `join`, `wait_for_binding` | membership |
-//! | `choose`, `create`, `creation_limiter` | creation of namespaces |
+//! | `choose`, `create`, `creation_limiter`, `wait_for_deletion` | creation of namespaces |
 //! | `wait_for_rbac`, `probe_access` | the wait until the rights in a new namespace are in force |
 //! | `authorize` | authorization |
 //! | `suspend` | suspension and resumption |
@@ -35,6 +35,7 @@ mod revocation_steps;
 mod suspend;
 mod tenant_reader;
 mod wait_for_binding;
+mod wait_for_deletion;
 mod wait_for_rbac;
 mod write;
 

@@ -18,7 +18,7 @@ const INSERT: &str = "INSERT INTO tenant_deleted_bindings (tenant_id, namespace,
 
 const SELECT: &str = "\
 SELECT namespace, name FROM tenant_deleted_bindings WHERE tenant_id = $1 ORDER BY namespace, name \
-  LIMIT 1000";
+  LIMIT $2";
 
 /// Not if a resumption is interrupted: it has not restored everything yet.
 const CLEAR_IF_ACTIVE: &str = "\
@@ -72,7 +72,7 @@ impl Tenants {
     /// The database failed.
     pub async fn deleted_bindings(&self, tenant: Uuid) -> sqlx::Result<Vec<(String, String)>> {
         on_engine!(self.db.reader(), pool =>
-            sqlx::query_as(SELECT).bind(tenant).fetch_all(pool).await)
+            sqlx::query_as(SELECT).bind(tenant).bind(MAX_DELETED_BINDINGS).fetch_all(pool).await)
     }
 }
 

@@ -1,0 +1,77 @@
+//! Wait for the record of a namespace's end, on which a creation depends.
+//!
+//! A client may delete a namespace and create one at once. The API server has no such namespace any more, but
+//! its row still takes the name, and a place of the quota, until the controller has recorded the end.
+
+use std::time::Duration;
+
+use super::{TenantOperations, create::POLL_INTERVAL, error::TenantError};
+use crate::tenant::{NamespaceRow, NamespaceStatus, TenantName, TenantRow};
+
+/// How long a request for the name of a namespace that was deleted waits until the row says so.
+const GONE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request beyond the quota waits until the watch shows the end of a namespace.
+const WATCH_TIMEOUT: Duration = Duration::from_millis(300);
+/// Namespaces among which a request beyond the quota looks for one that is gone.
+const MAX_COUNTED: i64 = 1_000;
+
+impl TenantOperations {
+    /// After the refusal of a name that exists, or of a creation beyond the quota, waits until the controller
+    /// has recorded the end of the namespace, or of one that counts, if it is gone: a client may delete a
+    /// namespace and create one at once. `false` if none is gone, or if its end is not recorded in time.
+    pub(super) async fn wait_until_recorded_as_gone(
+        &self,
+        tenant: &TenantName,
+        refusal: &TenantError,
+    ) -> Result<bool, TenantError> {
+        let Some(tenant) = self.tenants.by_name(tenant).await? else { return Ok(false) };
+        let name = match refusal {
+            TenantError::NamespaceExists(name) => Some(name.clone()),
+            TenantError::QuotaExceeded { .. } => {
+                self.counted_namespace_that_is_gone(&tenant).await?
+            }
+            _ => None,
+        };
+        let Some(name) = name else { return Ok(false) };
+        let row = async || {
+            let row = self.tenants.namespace_row(&name).await?;
+            let was_created = |row: &NamespaceRow| {
+                use NamespaceStatus::{Active, Terminating};
+                row.tenant_id == tenant.id && matches!(row.status, Active | Terminating)
+            };
+            Ok::<_, TenantError>(row.filter(was_created))
+        };
+        if row().await?.is_none() || self.live_namespace(&name).await?.is_some() {
+            return Ok(false);
+        }
+        self.controller.reconcile_soon(&tenant.name);
+        let recorded = async {
+            while row().await?.is_some() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            Ok(true)
+        };
+        tokio::time::timeout(GONE_TIMEOUT, recorded).await.unwrap_or(Ok(false))
+    }
+
+    /// A namespace of a tenant that counts and that the watch of namespaces no longer shows. If one is being
+    /// deleted, waits for a moment, because the client may have seen its end before this process does.
+    async fn counted_namespace_that_is_gone(
+        &self,
+        tenant: &TenantRow,
+    ) -> Result<Option<String>, TenantError> {
+        let counted = self.tenants.created_namespaces(tenant.id, MAX_COUNTED).await?;
+        let is_gone = |name: &str| self.cache.tenant_of_namespace(name).is_none();
+        let gone = || counted.iter().find(|(name, _)| is_gone(name)).map(|(name, _)| name.clone());
+        let is_any_terminating = counted.iter().any(|(_, is_terminating)| *is_terminating);
+        let wait = if is_any_terminating { WATCH_TIMEOUT } else { Duration::ZERO };
+        let deadline = tokio::time::Instant::now() + wait;
+        loop {
+            let gone = gone();
+            if gone.is_some() || tokio::time::Instant::now() >= deadline {
+                return Ok(gone);
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
