@@ -319,13 +319,18 @@ fn is_policy(object: &DynamicObject) -> bool {
     types.is_some_and(|types| types.api_version.starts_with("admissionregistration.k8s.io/"))
 }
 
-/// Whether another program than `install` set fields of the object's specification.
+/// Whether others set fields of the object's specification. Server-side apply takes away those of its own
+/// manager and operation only, not those that a PUT of `install` set.
 fn has_fields_of_others(object: &DynamicObject) -> bool {
     let entries = object.metadata.managed_fields.iter().flatten();
     let is_of_spec = |entry: &&ManagedFieldsEntry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some())
     };
-    entries.filter(is_of_spec).any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
+    let is_applied = |entry: &ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+    };
+    entries.filter(is_of_spec).any(|entry| !is_applied(entry))
 }
 
 pub(super) fn name(object: &DynamicObject) -> String {

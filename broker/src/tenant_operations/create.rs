@@ -16,13 +16,13 @@ use super::{
 use crate::{
     access::{CreateNamespace, Permit},
     audit::{self, Action},
-    base::request_context::in_request_context,
+    base::{error_chain, request_context::in_request_context},
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        AccountsError, Claim, NamespaceNameError, NamespaceRow, NamespaceStatus, Tenant,
-        TenantName, TenantSettings, check_namespace_name, check_requested_metadata,
-        check_required_metadata, prefixes_of,
+        AccountsError, Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName,
+        TenantSettings, check_namespace_name, check_requested_metadata, check_required_metadata,
+        prefixes_of,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
@@ -116,8 +116,15 @@ impl TenantOperations {
     ) -> Result<Namespace, TenantError> {
         let created = Box::pin(self.create_now(caller, tenant, request)).await;
         let Err(refusal) = &created else { return created };
-        if !Box::pin(self.wait_until_recorded_as_gone(tenant, refusal)).await? {
-            return created;
+        match Box::pin(self.wait_until_recorded_as_gone(tenant, refusal)).await {
+            Ok(true) => {}
+            Ok(false) => return created,
+            // The refusal holds all the same, and is recorded.
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::warn!(%tenant, error, "looking for the end of a namespace failed");
+                return created;
+            }
         }
         // Rights and rules may have changed while the request waited.
         Box::pin(self.create_now(caller, tenant, request)).await
@@ -307,7 +314,10 @@ impl TenantOperations {
         tokio::time::timeout(COMPLETE_TIMEOUT, complete).await.unwrap_or_else(late)
     }
 
-    pub(super) async fn live_namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
+    pub(super) async fn live_namespace(
+        &self,
+        name: &str,
+    ) -> Result<Option<Namespace>, ClusterError> {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let named = Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }));
         Ok(match self.cluster.get_object(&named).await? {
