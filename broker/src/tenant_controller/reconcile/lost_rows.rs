@@ -8,7 +8,10 @@ use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
-use super::revoke::{SuspendedLabel, failure, is_of};
+use super::{
+    revocation_attempt::RevocationAttempt,
+    revoke::{SuspendedLabel, failure, is_of},
+};
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
@@ -190,6 +193,7 @@ impl TenantController {
         row: &TenantRow,
         listed: &ListedAccess,
         queued: &BTreeSet<&str>,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let has_no_row = |name: &str| {
             listed.own_without_row.contains(name) || listed.of_other_tenants.contains(name)
@@ -211,8 +215,10 @@ impl TenantController {
         let without_row = listed.own_without_row.iter().chain(&listed.of_other_tenants);
         let mut namespaces: Vec<&str> = without_row.map(String::as_str).collect();
         self.revocations.sort_by_attempts(row, &mut namespaces);
-        let revocations: Vec<_> =
-            namespaces.into_iter().map(|name| self.revoke_without_row(row, name, listed)).collect();
+        let revocations: Vec<_> = namespaces
+            .into_iter()
+            .map(|name| self.revoke_without_row(row, name, listed, attempt))
+            .collect();
         let revoked: Vec<Vec<String>> =
             stream::iter(revocations).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         let bindings = emptied.into_iter().chain(deleted).flatten();
@@ -233,27 +239,29 @@ impl TenantController {
         row: &TenantRow,
         namespace: &str,
         listed: &ListedAccess,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
         self.revocations.count_attempt(row, namespace);
         let here = listed.bindings.iter().filter(|(it, _)| it == namespace);
         let of_broker: BTreeSet<&str> = here.map(|(_, name)| name.as_str()).collect();
         let (mut failures, mut is_open) = (Vec::new(), false);
         // Another tenant of the namespace may not be suspended, so it gets no label.
-        let is_ours = if listed.own_without_row.contains(namespace) {
+        let (step, is_ours) = if listed.own_without_row.contains(namespace) {
             let labelled = self.label(row, namespace, None).await;
-            labelled.map(|labelled| labelled != SuspendedLabel::NotOurs)
+            ("label", labelled.map(|labelled| labelled != SuspendedLabel::NotOurs))
         } else {
             let live = self.cluster.namespace(namespace).await;
-            live.map(|live| live.is_some_and(|live| is_of(&live, namespace, &row.name)))
+            let is_ours = |live: &Namespace| is_of(live, namespace, &row.name);
+            ("read", live.map(|live| live.as_ref().is_some_and(is_ours)))
         };
         let is_ours = is_ours.unwrap_or_else(|error| {
             is_open = true;
-            failures.extend(failure(namespace, "label", &error));
+            failures.extend(failure(namespace, step, &error));
             // It is the tenant's as far as the list knows.
             listed.own_without_row.contains(namespace)
         });
         if is_ours {
-            let record = self.record_of_deletions(row, namespace);
+            let record = self.record_of_deletions(row, namespace, &attempt.recorded);
             let others = self.cluster.delete_role_bindings_except(namespace, &of_broker, record);
             if let Err(error) = others.await {
                 is_open = true;

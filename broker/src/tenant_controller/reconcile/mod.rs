@@ -10,6 +10,7 @@ mod lost_rows;
 pub(super) mod members;
 mod report;
 mod resume;
+mod revocation_attempt;
 pub(super) mod revocation_progress;
 mod revoke;
 mod revoke_all;
@@ -122,7 +123,7 @@ impl TenantController {
         let result = Box::pin(self.converge(row.id, enforced.as_ref())).await;
         self.release(lease).await;
         match result? {
-            Some(run) => Ok(run),
+            Some(run) => Ok(end(run)),
             // The watch has not passed its deletion yet.
             None => match Box::pin(self.identify_live(name)).await? {
                 TenantLookup::Tenant(_) => Ok(end(Run::Again(RACE_INTERVAL))),

@@ -4,14 +4,7 @@
 //! together; bindings that owners made come after those of the broker, because they are of
 //! ServiceAccounts that no member can use any more.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -20,9 +13,11 @@ use futures_util::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
-use tokio::sync::Semaphore;
 
-use super::revocation_progress::NamespaceToRevoke;
+use super::{
+    revocation_attempt::{RecordedDeletions, RevocationAttempt},
+    revocation_progress::NamespaceToRevoke,
+};
 use crate::{
     base::error_chain,
     cluster::{ClusterError, EMPTY_LIST_INTERVAL, is_marked_suspended},
@@ -33,7 +28,7 @@ use crate::{
     tenant_controller::{
         TenantController,
         namespaces::moves::{is_same_namespace, may_be_relabelled},
-        objects::{snapshot::is_binding_name, withdraw::MAX_IN_FLIGHT},
+        objects::snapshot::is_binding_name,
     },
 };
 
@@ -41,8 +36,8 @@ use crate::{
 /// each namespace what is done, so that each of them goes on where the time of the last one was over.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
 
-/// How long the first deletion of RoleBindings in a namespace that the database delays waits until their
-/// names are on record. Later ones do not wait, because a slow database must not keep rights.
+/// How long a deletion of RoleBindings waits until their names are on record. Only the first ones of an
+/// attempt wait for a database that fails, because it must not keep rights.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Value of [`HOME_LABEL`].
@@ -55,25 +50,6 @@ pub(super) enum SuspendedLabel {
     WasThere,
     /// The namespace does not exist, or is not the tenant's.
     NotOurs,
-}
-
-/// An attempt at the revocation of rights in namespaces.
-#[derive(Debug)]
-pub(super) struct RevocationAttempt {
-    /// Requests in flight.
-    pub(super) permits: Semaphore,
-    /// Namespaces with the label, once they are listed. The others are read.
-    pub(super) labelled: OnceLock<BTreeSet<String>>,
-}
-
-impl RevocationAttempt {
-    pub(super) fn new() -> Self {
-        Self { permits: Semaphore::new(MAX_IN_FLIGHT), labelled: OnceLock::new() }
-    }
-
-    fn is_labelled(&self, namespace: &str) -> bool {
-        self.labelled.get().is_some_and(|labelled| labelled.contains(namespace))
-    }
 }
 
 /// A namespace in which a suspension has begun.
@@ -100,20 +76,23 @@ impl TenantController {
         attempt: &RevocationAttempt,
     ) -> NamespaceRevocation {
         let mut failures = Vec::new();
-        let labelled = {
-            let _permit = attempt.permits.acquire().await;
+        let label = async {
             if attempt.is_labelled(name) {
                 Ok(SuspendedLabel::WasThere)
             } else {
                 self.label(row, name, namespace).await
             }
         };
+        let labelled = attempt.in_flight(label).await;
         let is_labelled =
             matches!(labelled, Ok(SuspendedLabel::Written | SuspendedLabel::WasThere));
         let is_open = match labelled {
-            Ok(SuspendedLabel::NotOurs) => false,
+            Ok(SuspendedLabel::NotOurs) => {
+                attempt.leave_out(name);
+                false
+            }
             Ok(SuspendedLabel::WasThere) if row.status == TenantStatus::Suspending => {
-                self.may_have_bindings(name, &attempt.permits).await
+                self.may_have_bindings(name, attempt).await
             }
             Ok(_) => true,
             // The names of the bindings are nobody else's.
@@ -134,8 +113,11 @@ impl TenantController {
             let requests: FuturesUnordered<_> = names
                 .into_iter()
                 .map(|binding| async move {
-                    let _permit = attempt.permits.acquire().await;
-                    self.delete_broker_binding(name, &binding).await
+                    let deletion = async {
+                        self.revocations.count_attempt(row, name);
+                        self.delete_broker_binding(name, &binding).await
+                    };
+                    attempt.in_flight(deletion).await
                 })
                 .collect();
             let results: Vec<Option<String>> = requests.collect().await;
@@ -146,11 +128,11 @@ impl TenantController {
 
     /// Whether a namespace has RoleBindings, by two lists: another API server that does not know the
     /// label yet may accept one meanwhile.
-    async fn may_have_bindings(&self, namespace: &str, permits: &Semaphore) -> bool {
+    async fn may_have_bindings(&self, namespace: &str, attempt: &RevocationAttempt) -> bool {
         for pause in [Duration::ZERO, EMPTY_LIST_INTERVAL] {
             tokio::time::sleep(pause).await;
-            let _permit = permits.acquire().await;
-            if self.cluster.has_role_bindings(namespace).await.unwrap_or(true) {
+            let list = self.cluster.has_role_bindings(namespace);
+            if attempt.in_flight(list).await.unwrap_or(true) {
                 return true;
             }
         }
@@ -221,6 +203,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         begun: NamespaceRevocation,
+        attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let NamespaceRevocation { name, is_open, untried, mut failures, .. } = begun;
         let namespace = name.as_str();
@@ -236,7 +219,7 @@ impl TenantController {
             {
                 return Ok(());
             }
-            let record = self.record_of_deletions(row, namespace);
+            let record = self.record_of_deletions(row, namespace, &attempt.recorded);
             self.cluster.delete_role_bindings_except(namespace, &BTreeSet::new(), record).await
         };
         if let Err(error) = is_deleted.await {
@@ -247,36 +230,38 @@ impl TenantController {
 
     /// Records the names of RoleBindings that a suspension is about to delete in a namespace, so that a
     /// resumption names those that the broker did not make. A suspended tenant is resumed only when all
-    /// are deleted. Ends with the first page that cannot be recorded.
+    /// are deleted.
     pub(super) fn record_of_deletions(
         &self,
         row: &TenantRow,
         namespace: &str,
+        recorded: &Arc<RecordedDeletions>,
     ) -> impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync + use<> {
         let (tenants, id, tenant) = (self.tenants.clone(), row.id, row.name.clone());
-        let (namespace, has_ended) = (namespace.to_owned(), Arc::new(AtomicBool::new(false)));
+        let (namespace, recorded) = (namespace.to_owned(), Arc::clone(recorded));
         move |mut names| {
             names.retain(|name| !is_binding_name(&tenant, name));
             if names.is_empty() {
                 return future::ready(()).boxed();
             }
             let (tenants, tenant, namespace) = (tenants.clone(), tenant.clone(), namespace.clone());
-            let has_ended = Arc::clone(&has_ended);
+            let recorded = Arc::clone(&recorded);
             async move {
                 tracing::info!(
                     %tenant, namespace, bindings = names.len(),
                     "deleting other RoleBindings in a suspended tenant; a resumption does not restore them"
                 );
-                if has_ended.load(Ordering::Relaxed) {
+                if !recorded.goes_on() {
                     return;
                 }
                 let record = tenants.record_deleted_bindings(id, &namespace, &names);
                 let error = match tokio::time::timeout(RECORD_TIMEOUT, record).await {
-                    Ok(Ok(has_room)) => return has_ended.store(!has_room, Ordering::Relaxed),
+                    Ok(Ok(true)) => return,
+                    Ok(Ok(false)) => return recorded.end(),
                     Ok(Err(error)) => error_chain(&error),
                     Err(_) => format!("not done in {RECORD_TIMEOUT:?}"),
                 };
-                has_ended.store(true, Ordering::Relaxed);
+                recorded.failed();
                 tracing::warn!(
                     %tenant, namespace, error,
                     "the RoleBindings that a suspension deletes were not recorded"

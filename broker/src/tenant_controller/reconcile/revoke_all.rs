@@ -5,10 +5,14 @@
 //! so that each goes on where the last one was over. Meanwhile a few lists find the namespaces without a
 //! row, and spare the reads of those that have the label.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::{
     FutureExt as _, StreamExt as _,
+    future::BoxFuture,
     stream::{self, FuturesUnordered},
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -16,11 +20,9 @@ use kube::ResourceExt;
 use tenant_shared::TENANT_LABEL;
 
 use super::{
+    revocation_attempt::RevocationAttempt,
     revocation_progress::NamespaceToRevoke,
-    revoke::{
-        NamespaceRevocation, RevocationAttempt, SuspendedLabel, failure, is_first_attempt, is_of,
-        with_rights,
-    },
+    revoke::{NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of, with_rights},
 };
 use crate::{
     base::error_chain,
@@ -32,6 +34,10 @@ use crate::{
 /// Namespaces whose bindings are deleted concurrently. Most of that time is the pause between two
 /// lists that have to be empty.
 const MAX_WAITING: usize = 32;
+
+/// How long the first attempt waits for the deletions of the broker's bindings before it goes on with the
+/// other bindings and the lists, because some of them may hang.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl TenantController {
     /// Revokes the rights in all namespaces of a tenant. Those beyond the quota have a queue of their own,
@@ -46,22 +52,34 @@ impl TenantController {
         let is_new = self.revocations.start_attempt(row);
         let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
         let (counted, beyond) = by_quota(&rows);
-        let begun =
-            if is_first { self.begin_in_all(row, &counted, &attempt).await } else { Vec::new() };
+        let first = if is_first { counted.as_slice() } else { &[] };
+        let (begun, slow) = self.begin_in_all(row, first, &attempt).await;
         let later = if is_first { Vec::new() } else { self.revocations.open(row, counted) };
         let beyond = self.revocations.open(row, beyond);
         let in_progress: BTreeSet<&str> =
             later.iter().chain(&beyond).map(|(name, _)| *name).collect();
         // At once, because lists that others made long, and deletions that hang in one namespace, must not
         // keep the rights in others.
-        let (in_begun, in_later, in_beyond, by_lists) = tokio::join!(
-            collect_failures(begun.into_iter().map(|begun| self.complete_in(row, begun))),
+        let in_slow = slow
+            .map(|begun| self.complete_in(row, begun, &attempt))
+            .buffer_unordered(MAX_WAITING)
+            .collect::<Vec<_>>();
+        let begun = begun.into_iter().map(|begun| self.complete_in(row, begun, &attempt));
+        let (in_begun, in_slow, in_later, in_beyond, by_lists) = tokio::join!(
+            collect_failures(begun),
+            in_slow.boxed(),
             self.revoke_in_each(row, later, &attempt),
             self.revoke_in_each(row, beyond, &attempt),
             self.revoke_by_lists(row, &rows, &in_progress, &attempt).boxed()
         );
-        let in_rows = in_begun.into_iter().chain(in_later).chain(in_beyond);
-        Ok(in_rows.chain(by_lists).collect())
+        let in_slow = in_slow.into_iter().flatten();
+        let in_rows = in_begun.into_iter().chain(in_slow).chain(in_later).chain(in_beyond);
+        let mut failures: Vec<String> = in_rows.chain(by_lists).collect();
+        let left_out = attempt.take_wrongly_left_out();
+        let row_of = |name: &str| rows.rows.iter().find(|row| row.name == name);
+        let left_out = left_out.iter().map(|name| (name.as_str(), row_of(name))).collect();
+        failures.extend(self.revoke_in_each(row, left_out, &attempt).await);
+        Ok(failures)
     }
 
     /// Labels the namespaces of a list that have no label, and revokes the rights in those without a row and
@@ -83,13 +101,14 @@ impl TenantController {
             }
         };
         let live = listed.as_deref().unwrap_or_default();
-        let (labelled, unlabelled): (Vec<_>, Vec<_>) =
-            live.iter().partition(|live| is_marked_suspended(live));
-        let labelled: BTreeSet<String> = labelled.into_iter().map(ResourceExt::name_any).collect();
-        let unlabelled: BTreeSet<&str> =
-            unlabelled.into_iter().filter_map(|live| live.metadata.name.as_deref()).collect();
-        // It is set once.
-        let _ = attempt.labelled.set(labelled);
+        let labelled: BTreeMap<String, bool> =
+            live.iter().map(|live| (live.name_any(), is_marked_suspended(live))).collect();
+        let unlabelled: BTreeSet<&str> = live
+            .iter()
+            .filter(|live| !is_marked_suspended(live))
+            .filter_map(|live| live.metadata.name.as_deref())
+            .collect();
+        attempt.set_listed(labelled);
         let (counted, _) = by_quota(rows);
         let is_unlabelled = |(name, _): &NamespaceToRevoke<'_>| unlabelled.contains(name);
         let rows_without_label: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
@@ -111,7 +130,7 @@ impl TenantController {
         let queued = names.filter(|name| own.contains(name)).collect();
         let (in_queue, outside) = tokio::join!(
             self.revoke_in_each(row, queue, attempt),
-            self.revoke_outside(row, &access, &queued)
+            self.revoke_outside(row, &access, &queued, attempt)
         );
         failures.extend(in_queue.into_iter().chain(outside));
         failures
@@ -131,16 +150,27 @@ impl TenantController {
     /// Begins the first attempt. All labels are written before the first binding is deleted, because a
     /// label ends all writes in a namespace, and the broker's bindings are deleted before lists are read,
     /// which others can make long. Permits are given in the order in which they are asked for, so one
-    /// namespace that takes long delays no other.
-    async fn begin_in_all(
-        &self,
-        row: &TenantRow,
-        namespaces: &[NamespaceToRevoke<'_>],
-        attempt: &RevocationAttempt,
-    ) -> Vec<NamespaceRevocation> {
-        let requests: FuturesUnordered<_> =
-            namespaces.iter().map(|namespace| self.begin_in(row, *namespace, attempt)).collect();
-        requests.collect().await
+    /// namespace that takes long delays no other. Returns the namespaces that have begun, and those that
+    /// have not in [`BEGIN_TIMEOUT`].
+    async fn begin_in_all<'a>(
+        &'a self,
+        row: &'a TenantRow,
+        namespaces: &[NamespaceToRevoke<'a>],
+        attempt: &'a RevocationAttempt,
+    ) -> (Vec<NamespaceRevocation>, FuturesUnordered<BoxFuture<'a, NamespaceRevocation>>) {
+        let mut requests: FuturesUnordered<_> = namespaces
+            .iter()
+            .map(|namespace| self.begin_in(row, *namespace, attempt).boxed())
+            .collect();
+        let mut begun = Vec::new();
+        let collect = async {
+            while let Some(namespace) = requests.next().await {
+                begun.push(namespace);
+            }
+        };
+        // What has not ended goes on later.
+        let _ = tokio::time::timeout(BEGIN_TIMEOUT, collect).await;
+        (begun, requests)
     }
 
     /// Labels namespaces, however many others wait for the end of their rights. Returns what failed.
@@ -153,8 +183,7 @@ impl TenantController {
         let requests: FuturesUnordered<_> = namespaces
             .iter()
             .map(|(name, namespace)| async move {
-                let _permit = attempt.permits.acquire().await;
-                match self.label(row, name, *namespace).await {
+                match attempt.in_flight(self.label(row, name, *namespace)).await {
                     Ok(SuspendedLabel::Written) => self.revocations.reopen(row, name),
                     Ok(_) => {}
                     Err(error) => return failure(name, "label", &error),
@@ -177,16 +206,21 @@ impl TenantController {
         let requests = namespaces.into_iter().map(|namespace| async move {
             self.revocations.count_attempt(row, namespace.0);
             let begun = self.begin_in(row, namespace, attempt).await;
-            self.complete_in(row, begun).await
+            self.complete_in(row, begun, attempt).await
         });
         collect_failures(requests).await
     }
 
     /// Like [`Self::finish_in`]; records that the namespace is done if it has the label and nothing
     /// failed.
-    async fn complete_in(&self, row: &TenantRow, begun: NamespaceRevocation) -> Vec<String> {
+    async fn complete_in(
+        &self,
+        row: &TenantRow,
+        begun: NamespaceRevocation,
+        attempt: &RevocationAttempt,
+    ) -> Vec<String> {
         let (name, is_labelled) = (begun.name.clone(), begun.is_labelled);
-        let failures = self.finish_in(row, begun).await;
+        let failures = self.finish_in(row, begun, attempt).await;
         if is_labelled && failures.is_empty() {
             self.revocations.complete(row, &name);
         }

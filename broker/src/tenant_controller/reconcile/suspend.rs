@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use uuid::Uuid;
 
-use super::{revocation_progress::RevocationStep, revoke::RevocationAttempt};
+use super::{revocation_attempt::RevocationAttempt, revocation_progress::RevocationStep};
 use crate::{
     base::error_chain,
     cluster::ClusterError,
@@ -27,6 +27,10 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// suspended tenant may be resumed 10 s after the suspension was complete.
 const UNKNOWN_STATUS_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// How long after the end of a suspension a RoleBinding may appear that the API server admitted before the
+/// namespace had its label. The server ends requests after a minute (`--request-timeout`).
+const LATE_WRITES_TIMEOUT: Duration = Duration::from_secs(65);
+
 /// A suspension that a run has enforced.
 #[derive(Debug)]
 pub(in crate::tenant_controller) struct Enforced {
@@ -36,12 +40,19 @@ pub(in crate::tenant_controller) struct Enforced {
     pub(in crate::tenant_controller) held_lease: bool,
     /// Texts of failures.
     pub(in crate::tenant_controller) failures: Vec<String>,
+    /// When to look for RoleBindings that were admitted before the suspension.
+    pub(in crate::tenant_controller) look_again: Option<Duration>,
 }
 
 impl Enforced {
     /// The result of a run that ends after this one.
     pub(in crate::tenant_controller) fn end(&self, otherwise: Run) -> Run {
-        if self.failures.is_empty() { otherwise } else { Run::Failed }
+        match (otherwise, self.look_again) {
+            _ if !self.failures.is_empty() => Run::Failed,
+            (Run::Done, Some(pause)) => Run::Again(pause),
+            (Run::Again(earlier), Some(pause)) => Run::Again(earlier.min(pause)),
+            (otherwise, _) => otherwise,
+        }
     }
 }
 
@@ -67,7 +78,8 @@ impl TenantController {
         };
         let Some(lease) = self.lease(&row).await? else {
             let failures = Box::pin(self.revoke_without_lease(&row)).await?;
-            return Ok(Some(Enforced { tenant: row.id, held_lease: false, failures }));
+            let (tenant, held_lease) = (row.id, false);
+            return Ok(Some(Enforced { tenant, held_lease, failures, look_again: None }));
         };
         let result = Box::pin(self.enforce_with_lease(row.id)).await;
         self.release(lease).await;
@@ -90,7 +102,8 @@ impl TenantController {
             self.advance(&mut row, from, to).await?;
             self.revocations.forget_namespaces(row.id);
         }
-        Ok(Some(Enforced { tenant: row.id, held_lease: true, failures }))
+        let look_again = time_of_late_writes(&row, self.clock.now_ms());
+        Ok(Some(Enforced { tenant: row.id, held_lease: true, failures, look_again }))
     }
 
     /// Revokes the rights unless the suspension was recorded as done. Ends when it is, because the
@@ -114,7 +127,8 @@ impl TenantController {
         let mut known_at = Instant::now();
         loop {
             tokio::time::sleep(STATUS_INTERVAL).await;
-            match tokio::time::timeout(unknown_timeout, self.tenants.by_id(row.id)).await {
+            // A connection that has died without a sign never answers.
+            match tokio::time::timeout(UNKNOWN_STATUS_TIMEOUT, self.tenants.by_id(row.id)).await {
                 Ok(Ok(Some(now))) if decision(&now) == decision(row) => known_at = Instant::now(),
                 Ok(Ok(_)) => return,
                 Ok(Err(_)) | Err(_) if known_at.elapsed() >= unknown_timeout => return,
@@ -189,8 +203,9 @@ impl TenantController {
     /// another one.
     async fn revoke_in_home(&self, row: &TenantRow, home: &str) -> Vec<String> {
         let started = Instant::now();
-        let begun = self.begin_in(row, (home, None), &RevocationAttempt::new()).await;
-        let of_home = self.finish_in(row, begun);
+        let attempt = RevocationAttempt::new();
+        let begun = self.begin_in(row, (home, None), &attempt).await;
+        let of_home = self.finish_in(row, begun, &attempt);
         let of_home = self.end_step(row, RevocationStep::Home, started, of_home);
         let members = Box::pin(self.revoke_members(row));
         let members = self.end_step(row, RevocationStep::Members, Instant::now(), members);
@@ -248,14 +263,54 @@ impl TenantController {
     }
 }
 
+/// The rest of [`LATE_WRITES_TIMEOUT`] after the end of a suspension, as of this time in milliseconds since
+/// 1970.
+fn time_of_late_writes(row: &TenantRow, now: i64) -> Option<Duration> {
+    let age = u64::try_from(now.saturating_sub(row.status_changed_at)).unwrap_or_default();
+    let rest = LATE_WRITES_TIMEOUT.checked_sub(Duration::from_millis(age));
+    rest.filter(|_| row.status == TenantStatus::Suspended)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_open_step_makes_the_run_a_failed_one() {
-        let enforced = |failures| Enforced { tenant: Uuid::nil(), held_lease: true, failures };
+        let enforced = |failures| Enforced {
+            tenant: Uuid::nil(),
+            held_lease: true,
+            failures,
+            look_again: None,
+        };
         assert_eq!(enforced(Vec::new()).end(Run::Done), Run::Done);
         assert_eq!(enforced(vec!["label in solar-a".to_owned()]).end(Run::Done), Run::Failed);
+    }
+
+    #[test]
+    fn a_suspended_tenant_is_looked_at_until_no_earlier_write_can_appear() {
+        let suspended = TenantRow {
+            status_changed_at: 1_000,
+            ..TenantRow::for_tests("solar", TenantStatus::Suspended)
+        };
+        for (now, rest) in [(0, 65_000), (1_000, 65_000), (2_000, 64_000), (66_000, 0)] {
+            let rest = Some(Duration::from_millis(rest));
+            assert_eq!(time_of_late_writes(&suspended, now), rest, "{now}");
+        }
+        assert_eq!(time_of_late_writes(&suspended, 66_001), None);
+        let suspending = TenantRow { status: TenantStatus::Suspending, ..suspended };
+        assert_eq!(time_of_late_writes(&suspending, 2_000), None);
+
+        let pause = Duration::from_secs(64);
+        let enforced = Enforced {
+            tenant: Uuid::nil(),
+            held_lease: true,
+            failures: Vec::new(),
+            look_again: Some(pause),
+        };
+        assert_eq!(enforced.end(Run::Done), Run::Again(pause));
+        assert_eq!(enforced.end(Run::Again(Duration::ZERO)), Run::Again(Duration::ZERO));
+        assert_eq!(enforced.end(Run::Again(pause * 2)), Run::Again(pause));
+        assert_eq!(enforced.end(Run::Failed), Run::Failed);
     }
 }

@@ -128,6 +128,9 @@ impl TenantController {
                 if let Some(namespace) = self.foreign_bindings.apply_event(&event, is_tenants) {
                     self.add_tenant_of_namespace(namespace);
                 }
+                if let WatchEvent::Apply(binding) = &event {
+                    self.add_suspended_tenant_of(binding);
+                }
                 self.labelled_event(&mut retry, &event);
             };
             let selector = format!("!{WORKSPACE_LABEL}");
@@ -232,6 +235,18 @@ impl TenantController {
     fn add_tenant_of_namespace(&self, namespace: &str) {
         let tenant = self.cache.tenant_of_namespace(namespace);
         if let Some(tenant) = tenant.filter(|tenant| self.is_known(tenant)) {
+            self.queue.add(tenant);
+        }
+    }
+
+    /// Adds the tenant of a RoleBinding if it is suspended. The API server may have admitted the
+    /// RoleBinding before the namespace had its label.
+    fn add_suspended_tenant_of(&self, binding: &ObjectMeta) {
+        let tenant = binding.namespace.as_deref().and_then(|it| self.cache.tenant_of_namespace(it));
+        let is_suspended = |name: &TenantName| {
+            self.cache.tenant(name).is_some_and(|cached| cached.state == "Suspended")
+        };
+        if let Some(tenant) = tenant.filter(is_suspended) {
             self.queue.add(tenant);
         }
     }
