@@ -41,7 +41,8 @@ pub struct TenantInfo {
     pub name: String,
     /// API group of its object: `tenant-broker.io` or `capsule.clastix.io`.
     pub api_group: String,
-    /// `Active`, `Suspended`, `Degraded` or `Terminating`, as in the status of the object.
+    /// `Active`, `Degraded`, `Suspended` or `Terminating`, as in the status of the object; `Suspending` or
+    /// `Resuming` until the suspension or resumption is complete.
     pub state: String,
     /// Whether the caller makes namespaces of the tenant.
     pub is_owner: bool,

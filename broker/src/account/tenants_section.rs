@@ -6,7 +6,7 @@ use tenant_shared::TenantInfo;
 use crate::{http::ApiError, identity::Caller, tenant_operations::TenantOperations};
 
 /// States of a tenant in which nobody joins and nobody creates namespaces.
-const CLOSED_STATES: [&str; 2] = ["Suspended", "Terminating"];
+const CLOSED_STATES: [&str; 4] = ["Suspending", "Suspended", "Resuming", "Terminating"];
 
 /// A form about a tenant that was refused.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use crate::{
     cluster::{CREDENTIAL_FILES, DRIFT_KINDS, Difference, TOKEN_OUTCOMES},
     gateway, model_services,
     server::TlsFiles,
+    tenant::TenantStatus,
     tenant_controller, workspace,
 };
 
@@ -23,6 +24,7 @@ pub(super) fn label_values() -> LabelValues {
         suspension_causes: workspace::REVOCATION_FAILURE_CAUSES.to_vec(),
         drift_kinds: DRIFT_KINDS.to_vec(),
         drift_differences: Difference::ALL.map(Difference::as_str).to_vec(),
+        tenant_transitions: TenantStatus::TRANSITIONS.map(TenantStatus::as_str).to_vec(),
         tenant_outcomes: tenant_controller::RECONCILE_OUTCOMES.to_vec(),
         gateway_limits: gateway::LIMITS.to_vec(),
         gateway_kinds: gateway::request_kinds().to_vec(),

@@ -15,8 +15,7 @@ use crate::{
     base::clock::timestamp,
     identity::Caller,
     tenant::{
-        CachedTenant, ClusterRoleName, ListGrant, NamespaceRow, Rights, TenantName, TenantRow,
-        TenantStatus,
+        CachedTenant, ClusterRoleName, ListGrant, NamespaceRow, Rights, TenantName, TenantStatus,
     },
 };
 
@@ -56,10 +55,11 @@ impl TenantOperations {
             let view = || reader.view(name, self.cache.tenant(name), &self.settings);
             views.entry(name.clone()).or_insert_with(view);
         }
+        let in_transition = self.tenants.in_transition().await?;
         let mut infos = Vec::new();
         for view in views.into_values() {
             if let Ok(permit) = authorize_on(caller, view) {
-                infos.extend(self.info(&permit).await?);
+                infos.extend(self.info(&permit, &in_transition).await?);
             }
         }
         Ok(infos)
@@ -73,7 +73,8 @@ impl TenantOperations {
         &self,
         permit: &Permit<ReadTenant, TenantView>,
     ) -> Result<TenantInfo, TenantError> {
-        self.info(permit).await?.ok_or(TenantError::NotFound)
+        let in_transition = self.tenants.in_transition().await?;
+        self.info(permit, &in_transition).await?.ok_or(TenantError::NotFound)
     }
 
     /// The namespaces of a tenant that exist or are claimed, by name.
@@ -135,10 +136,12 @@ impl TenantOperations {
     async fn info(
         &self,
         permit: &Permit<ReadTenant, TenantView>,
+        in_transition: &BTreeMap<TenantName, (TenantStatus, i64)>,
     ) -> sqlx::Result<Option<TenantInfo>> {
         let view = permit.resource();
         if let Some(cached) = &view.cached {
-            return Ok(Some(info_of_object(view, cached)));
+            let transition = in_transition.get(&view.name).map(|(status, _)| *status);
+            return Ok(Some(info_of_object(view, cached, transition)));
         }
         let Some(row) = self.tenants.by_name(&view.name).await? else { return Ok(None) };
         let namespaces = self.tenants.namespaces(row.id).await?;
@@ -146,7 +149,7 @@ impl TenantOperations {
         Ok(Some(TenantInfo {
             name: view.name.to_string(),
             api_group: row.group.name().to_owned(),
-            state: state_of(&row).to_owned(),
+            state: state_of(row.status).to_owned(),
             is_owner: false,
             roles: Vec::new(),
             namespace_count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -157,14 +160,19 @@ impl TenantOperations {
     }
 }
 
-/// A tenant with a valid object.
-fn info_of_object(view: &TenantView, cached: &CachedTenant) -> TenantInfo {
+/// A tenant with a valid object. The status of the object says `Suspended` from the decision on, so the
+/// row says whether the suspension is complete.
+fn info_of_object(
+    view: &TenantView,
+    cached: &CachedTenant,
+    transition: Option<TenantStatus>,
+) -> TenantInfo {
     let tenant = &cached.tenant;
     let sees_conditions = view.rights.is_owner || view.is_administrator;
     TenantInfo {
         name: tenant.name.to_string(),
         api_group: cached.group.name().to_owned(),
-        state: cached.state.clone(),
+        state: transition.map_or_else(|| cached.state.clone(), |it| state_of(it).to_owned()),
         is_owner: view.rights.is_owner,
         roles: roles(&view.rights),
         namespace_count: cached.size,
@@ -174,11 +182,13 @@ fn info_of_object(view: &TenantView, cached: &CachedTenant) -> TenantInfo {
     }
 }
 
-/// The state of a tenant without a valid object, in the words of the status of objects.
-fn state_of(row: &TenantRow) -> &'static str {
-    match row.status {
-        TenantStatus::Active | TenantStatus::Resuming => "Degraded",
-        TenantStatus::Suspending | TenantStatus::Suspended => "Suspended",
+/// The state of a tenant without a valid object, or in transition.
+fn state_of(status: TenantStatus) -> &'static str {
+    match status {
+        TenantStatus::Active => "Degraded",
+        TenantStatus::Resuming => "Resuming",
+        TenantStatus::Suspending => "Suspending",
+        TenantStatus::Suspended => "Suspended",
         TenantStatus::Closed => "Terminating",
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn own_tenants(tenants: Vec<TenantInfo>) -> Vec<TenantInfo> {
 
 /// Whether nobody has rights in a tenant of this state.
 pub(crate) fn is_suspended(state: &str) -> bool {
-    state == "Suspended"
+    matches!(state, "Suspending" | "Suspended" | "Resuming")
 }
 
 /// The namespaces of a person's workspace and of their tenants, for suggestions. What cannot be read

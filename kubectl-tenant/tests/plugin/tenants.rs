@@ -410,7 +410,7 @@ fn a_suspension_is_waited_for() {
         )),
         "/api/v1/tenants/solar" => {
             let is_first = polls.fetch_add(1, Ordering::SeqCst) == 0;
-            let state = if is_first { "Active" } else { "Suspended" };
+            let state = if is_first { "Suspending" } else { "Suspended" };
             Some(json_response(200, &tenant("solar", state, None)))
         }
         _ => None,
@@ -418,7 +418,8 @@ fn a_suspension_is_waited_for() {
     let output = command(&home, &["tenants", "suspend", "solar", "--reason", "stolen"]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.contains("revoke   open"), "{output:?}");
-    for line in ["these steps are open: revoke", "Tenant solar is suspended"] {
+    let waiting = "Waiting; the tenant is Suspending";
+    for line in ["these steps are open: revoke", waiting, "Tenant solar is suspended"] {
         assert!(output.stderr.contains(line), "{output:?}");
     }
     let reason = r#"{"reason":"stolen"}"#.to_owned();

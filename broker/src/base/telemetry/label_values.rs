@@ -37,6 +37,8 @@ pub struct LabelValues {
     pub drift_kinds: Vec<&'static str>,
     /// Names of the differences of objects.
     pub drift_differences: Vec<&'static str>,
+    /// Statuses of tenants with a decision that is not carried out.
+    pub tenant_transitions: Vec<&'static str>,
     /// Outcomes of runs on tenants.
     pub tenant_outcomes: Vec<&'static str>,
     /// Limits of the gateway.
@@ -93,6 +95,9 @@ impl Metrics {
         }
         for outcome in ["done", "failed"] {
             drop(counts.workspaces.drift_rounds.get_or_create(&OutcomeLabels { outcome }));
+        }
+        for &status in &values.tenant_transitions {
+            self.set_oldest_tenant(status, 0);
         }
         for &outcome in &values.tenant_outcomes {
             drop(counts.tenants.reconciles.get_or_create(&OutcomeLabels { outcome }));

@@ -141,6 +141,11 @@ impl Metrics {
         self.0.tenants.reconcile_seconds.observe(took.as_secs_f64());
     }
 
+    /// Sets how long the oldest tenant of a status has been in it.
+    pub fn set_oldest_tenant(&self, status: &'static str, seconds: i64) {
+        self.0.tenants.oldest_seconds.get_or_create(&StatusLabels { status }).set(seconds);
+    }
+
     /// Sets the number of tenants that wait for a run or are in it.
     pub fn set_tenant_queue(&self, length: usize) {
         self.0.tenants.queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));

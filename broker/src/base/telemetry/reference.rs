@@ -16,9 +16,9 @@ running broker.
 
 The broker serves its metrics at the address `operator_listen`, path `/metrics`, in the \
 OpenMetrics text format. Each replica counts for itself since its start. `tenant_broker_workspaces`, \
-`tenant_broker_workspace_oldest_seconds` and `tenant_broker_drift_open` come from the database, so \
-all replicas export the same values; do not add them up. A gauge \"at this scrape\" is read \
-when Prometheus asks for it. Counters with known label values start at 0.
+`tenant_broker_workspace_oldest_seconds`, `tenant_broker_tenant_oldest_seconds` and \
+`tenant_broker_drift_open` come from the database, so all replicas export the same values; do not \
+add them up. A gauge \"at this scrape\" is read when Prometheus asks for it. Counters with known label values start at 0.
 
 A histogram has the samples `_bucket` (label `le`), `_sum` and `_count`. [Dashboard and alerts]\
 (operations.md#dashboard-and-alerts) use these metrics. Names and labels are kept as \
@@ -117,6 +117,7 @@ mod tests {
             suspension_causes: one(),
             drift_kinds: one(),
             drift_differences: one(),
+            tenant_transitions: one(),
             tenant_outcomes: one(),
             gateway_limits: one(),
             gateway_kinds: one(),

@@ -7,13 +7,17 @@ use prometheus_client::metrics::{
     histogram::{Histogram, exponential_buckets},
 };
 
-use super::registry::{OutcomeLabels, Registrar, register, register_seconds};
+use super::{
+    registry::{OutcomeLabels, Registrar, register, register_seconds},
+    workspaces::StatusLabels,
+};
 
 #[derive(Debug)]
 pub(super) struct TenantCounts {
     pub(super) reconciles: Family<OutcomeLabels, Counter>,
     pub(super) reconcile_seconds: Histogram,
     pub(super) queue_length: Gauge,
+    pub(super) oldest_seconds: Family<StatusLabels, Gauge>,
 }
 
 impl TenantCounts {
@@ -35,6 +39,12 @@ impl TenantCounts {
                 registry,
                 "tenant_queue_length",
                 "Tenants that wait for a reconciliation, or for another one after a failure",
+            ),
+            oldest_seconds: register_seconds(
+                registry,
+                "tenant_oldest",
+                "Time that the oldest tenant of a status has been in it; 0 without one",
+                Family::default(),
             ),
         }
     }

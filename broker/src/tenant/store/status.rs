@@ -1,5 +1,7 @@
 //! Changes of the status of tenants.
 
+use std::collections::BTreeMap;
+
 use super::{TenantRow, TenantStatus, Tenants};
 use crate::{on_engine, tenant::TenantName};
 
@@ -10,6 +12,10 @@ WHERE id = $1 AND status = $2 AND status_changed_at = $5 AND name IS NOT NULL";
 const CHANGED: &str = "\
 SELECT name, status_changed_at FROM tenants WHERE name IS NOT NULL AND \
   (status IN ('suspending', 'resuming') OR status_changed_at > $1)";
+
+const IN_TRANSITION: &str = "\
+SELECT name, status, status_changed_at FROM tenants \
+WHERE name IS NOT NULL AND status IN ('suspending', 'resuming')";
 
 impl Tenants {
     /// Changes the status of an open tenant, and returns the changed row. `None` if the status was
@@ -46,5 +52,19 @@ impl Tenants {
             sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)?;
         let parse = |(name, at): (String, i64)| Some((name.parse::<TenantName>().ok()?, at));
         Ok(changes.into_iter().filter_map(parse).collect())
+    }
+
+    /// The open tenants whose suspension or resumption is not complete, with their statuses and the times of
+    /// the decisions, in milliseconds since 1970. Names that this version cannot read are left out.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn in_transition(&self) -> sqlx::Result<BTreeMap<TenantName, (TenantStatus, i64)>> {
+        let rows: Vec<(String, String, i64)> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(IN_TRANSITION).fetch_all(pool).await)?;
+        let parse = |(name, status, at): (String, String, i64)| {
+            Some((name.parse().ok()?, (TenantStatus::parse(&status)?, at)))
+        };
+        Ok(rows.into_iter().filter_map(parse).collect())
     }
 }

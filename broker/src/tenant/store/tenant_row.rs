@@ -33,6 +33,9 @@ impl TenantStatus {
     pub const ALL: [Self; 5] =
         [Self::Active, Self::Suspending, Self::Suspended, Self::Resuming, Self::Closed];
 
+    /// Statuses until a decision is carried out.
+    pub const TRANSITIONS: [Self; 2] = [Self::Suspending, Self::Resuming];
+
     /// Name in the database.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -4,7 +4,11 @@
 //! also reads the changes of the last seconds. Those that the previous poll saw are left out, so
 //! that each change causes one run.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use uuid::Uuid;
 
@@ -14,7 +18,7 @@ use crate::{
         error_chain,
     },
     identity,
-    tenant::TenantName,
+    tenant::{TenantName, TenantStatus},
     tenant_controller::TenantController,
 };
 
@@ -58,8 +62,13 @@ impl TenantController {
         loop {
             ticks.tick().await;
             let now = self.clock.now_ms();
-            match self.poll(since, &known).await {
-                Ok((AffectedTenants { status_changed, others }, changes)) => {
+            let polled = async {
+                let (affected, changes) = self.poll(since, &known).await?;
+                Ok::<_, sqlx::Error>((affected, changes, self.tenants.in_transition().await?))
+            };
+            match polled.await {
+                Ok((AffectedTenants { status_changed, others }, changes, transitions)) => {
+                    self.report_transitions(&transitions, now);
                     for name in others {
                         self.queue.add(name);
                     }
@@ -76,6 +85,19 @@ impl TenantController {
                     );
                 }
             }
+        }
+    }
+
+    /// Sets the metrics of the decisions that are not carried out, as of this time.
+    fn report_transitions(
+        &self,
+        transitions: &BTreeMap<TenantName, (TenantStatus, i64)>,
+        now: i64,
+    ) {
+        for status in TenantStatus::TRANSITIONS {
+            let times = transitions.values().filter(|(of, _)| *of == status).map(|(_, at)| *at);
+            let seconds = times.min().map_or(0, |oldest| now.saturating_sub(oldest).max(0) / 1000);
+            self.metrics.set_oldest_tenant(status.as_str(), seconds);
         }
     }
 

@@ -70,15 +70,13 @@ async fn change(operator: &Api, operation: &str) {
     }
 }
 
-/// Creates a RoleBinding, as an owner or administrator may do, with the label of the tenant.
-async fn bind(admin: &Kubectl, namespace: &str, name: &str) {
+/// Creates a RoleBinding, as an owner or administrator may do.
+async fn bind(admin: &Kubectl, namespace: &str, name: &str, labels: Value) {
     let rbac = "rbac.authorization.k8s.io";
     let object = json!({
         "apiVersion": format!("{rbac}/v1"),
         "kind": "RoleBinding",
-        "metadata": {
-            "name": name, "namespace": namespace, "labels": {"tenant-broker.io/tenant": "solar"},
-        },
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "view"},
         "subjects": [{"apiGroup": rbac, "kind": "User", "name": "joe"}],
     });
@@ -102,6 +100,13 @@ async fn until_revoked(world: &World) {
 
 pub(super) async fn database(world: &World) -> SqliteConnection {
     SqliteConnection::connect(world.database_url().unwrap().as_str()).await.unwrap()
+}
+
+/// The state of the tenant in the response of the broker.
+async fn tenant_state(api: &Api) -> String {
+    let request = api.request(Method::GET, "tenants/solar").unwrap();
+    let answer: Value = request.send().await.unwrap().json().await.unwrap();
+    answer["state"].as_str().unwrap().to_owned()
 }
 
 /// Takes the lease of a tenant for an hour, as a replica that died with it, so that nobody reconciles
@@ -145,7 +150,7 @@ async fn a_suspension_ends_all_rights_in_the_namespaces_of_the_tenant_and_no_oth
     create_namespace(&admin, FOREIGN).await;
     until_status(&world, |status| has_condition(status, "NamespaceConflict")).await;
     for namespace in [PRODUCTION, FOREIGN] {
-        bind(&admin, namespace, "own").await;
+        bind(&admin, namespace, "own", json!({"tenant-broker.io/tenant": "solar"})).await;
     }
 
     change(&operator, "suspend").await;
@@ -158,9 +163,11 @@ async fn a_suspension_ends_all_rights_in_the_namespaces_of_the_tenant_and_no_oth
     // A namespace that is made meanwhile gives nobody a right either.
     create_namespace(&admin, "solar-later").await;
     until(&world, &["namespace", "solar-later"], is_marked).await;
-    // Nor does a binding.
-    bind(&admin, PRODUCTION, "later").await;
-    until_revoked(&world).await;
+    // Nor does a binding, as one that the API server admitted before the label.
+    for labels in [json!({"tenant-broker.io/tenant": "solar"}), json!({})] {
+        bind(&admin, PRODUCTION, "later", labels).await;
+        until_revoked(&world).await;
+    }
 
     change(&operator, "resume").await;
     for namespace in [PRODUCTION, "solar-later"] {
@@ -191,6 +198,7 @@ async fn a_suspension_does_not_need_the_object() {
 #[tokio::test]
 async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
     let (world, _) = world_with_namespace(&json!({})).await;
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
     let mut database = database(&world).await;
     let lease = hold_lease(&mut database, "solar").await;
     set_suspending(&mut database).await;
@@ -200,9 +208,15 @@ async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
         .await
         .unwrap();
     assert_eq!(status, "suspending", "only a replica with the lease records the end");
+    assert_eq!(tenant_state(&operator).await, "Suspending", "clients wait for the end");
 
     end_lease(&mut database, &lease).await;
-    until_status(&world, |status| status["state"] == "Suspended").await;
+    probe::until("the end of the suspension", RECONCILE_TIMEOUT, || async {
+        let state = tenant_state(&operator).await;
+        Ok(if state == "Suspended" { Probe::Ready(()) } else { Probe::NotYet(state) })
+    })
+    .await
+    .unwrap();
 }
 
 /// A world whose broker reaches the API server through a proxy, with the Tenant and a namespace in which
