@@ -16,7 +16,7 @@ use tenant_shared::{
 use url::Url;
 use uuid::Uuid;
 
-use crate::http_client::http_client;
+use crate::http_client::{http_client, http1_client};
 
 /// The API of one broker, called by one caller.
 #[derive(Clone, Debug)]
@@ -112,6 +112,15 @@ impl Api {
     /// The URL cannot be a base.
     pub fn at(mut self, broker: &Url) -> Result<Self> {
         self.base = broker.join("api/v1/").context("make the API's URL")?;
+        Ok(self)
+    }
+
+    /// Returns the same caller with a client for HTTP/1.1 alone, for example for upgrades.
+    ///
+    /// # Errors
+    /// The CA is no certificate.
+    pub fn with_http1(mut self, authority: Option<&str>) -> Result<Self> {
+        self.http = http1_client(authority)?;
         Ok(self)
     }
 

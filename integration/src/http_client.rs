@@ -15,6 +15,14 @@ pub fn http_client(authority: Option<&str>) -> Result<Client> {
     builder(authority)?.build().context("build an HTTP client")
 }
 
+/// Returns the same client for HTTP/1.1 alone, for example for upgrades, which HTTP/2 does not have.
+///
+/// # Errors
+/// The text is no certificate.
+pub fn http1_client(authority: Option<&str>) -> Result<Client> {
+    builder(authority)?.http1_only().build().context("build an HTTP/1.1 client")
+}
+
 /// Returns the same client's builder.
 pub(crate) fn builder(authority: Option<&str>) -> Result<ClientBuilder> {
     use_ring();

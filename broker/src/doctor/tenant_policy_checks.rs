@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tenant_shared::{
     HOME_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE, MEMBER_PREFIX, SERVICE_ACCOUNT_NAME,
-    SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL,
+    SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, TIER_LABEL,
 };
 
 use super::{
@@ -107,7 +107,9 @@ fn inside(parameters: &Parameters, namespace: &str) -> [ForbiddenRequest; 3] {
     };
     let role = parameters.tenants.cluster_roles.first().map_or("view", ClusterRoleName::as_str);
     [
-        bind("a binding of cluster-admin in a tenant's namespace", "cluster-admin", TENANT),
+        // RBAC allows the broker to bind this role, because it does so in homes. RBAC itself refuses
+        // cluster-admin, before any policy sees the request.
+        bind("a binding of tenant-owner in a tenant's namespace", TENANT_OWNER_ROLE, TENANT),
         bind("a binding of everybody in a tenant's namespace", role, "system:authenticated"),
         ForbiddenRequest {
             what: "a ServiceAccount in a tenant's namespace",

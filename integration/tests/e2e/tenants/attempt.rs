@@ -1,6 +1,7 @@
-//! Requests of attackers.
+//! Requests of attackers, and the responses.
 
-use http::Method;
+use http::{Method, StatusCode};
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
 /// A request for a path of the API server, with its JSON body and content type.
@@ -8,6 +9,39 @@ pub(super) struct Attempt {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Option<(&'static str, Value)>,
+}
+
+/// The response to an attempt.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+    /// The broker's id of the request, if it went through the gateway.
+    pub(super) id: Option<String>,
+}
+
+impl Attempt {
+    /// Sends the attempt. The request has its method and path.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Answer {
+        Answer::of(match &self.body {
+            Some((kind, body)) => request.header("content-type", *kind).body(body.to_string()),
+            None => request,
+        })
+        .await
+    }
+}
+
+impl Answer {
+    /// Sends a request.
+    pub(super) async fn of(request: RequestBuilder) -> Self {
+        Self::read(request.send().await.unwrap()).await
+    }
+
+    /// Reads the rest of a response.
+    pub(super) async fn read(response: Response) -> Self {
+        let id = response.headers().get("x-request-id");
+        let id = id.map(|id| id.to_str().unwrap().to_owned());
+        Self { status: response.status(), id, text: response.text().await.unwrap() }
+    }
 }
 
 pub(super) fn attempt(method: Method, path: impl Into<String>) -> Attempt {

@@ -9,18 +9,19 @@ use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
-use tenant_shared::{Code, SuspendRequest};
+use tenant_shared::{Code, SUSPENDED_LABEL, SuspendRequest};
 
-use super::reconcile::RECONCILE_TIMEOUT;
-
+use super::reconcile::{RECONCILE_TIMEOUT, until};
 use super::rest::{SOLAR, until_active};
 use super::{TENANT_BROKER, until_served, with_object};
 
 const FIRST: &str = "solar-a";
 const ALICE: &str = "alice@example.com";
+/// End of the path of the first request, whose body has the name of the namespace.
+const NAMESPACES: &str = "/namespaces";
 /// The requests of a creation in their order: ends of their paths, and how many there are.
 const REQUESTS: [(&str, usize); 4] =
-    [("/namespaces", 1), ("/resourcequotas", 1), ("/limitranges", 1), ("/rolebindings", 2)];
+    [(NAMESPACES, 1), ("/resourcequotas", 1), ("/limitranges", 1), ("/rolebindings", 2)];
 
 /// A world with a fault proxy in which alice owns a tenant, whose namespaces have a quota, limits and
 /// two RoleBindings.
@@ -90,7 +91,9 @@ fn after_request<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let path_end = format!("/{namespace}{path_end}");
+    let is_of_namespace = path_end != NAMESPACES;
+    let path_end =
+        if is_of_namespace { format!("/{namespace}{path_end}") } else { path_end.to_owned() };
     let rule = Rule::new(Fault::after(move |_| hook()));
     world.proxy().unwrap().add(rule.when(move |seen| seen.is(&Method::POST, &path_end)).nth(1))
 }
@@ -114,7 +117,7 @@ async fn a_creation_gives_nobody_a_right_that_was_taken_away_meanwhile() {
     let (world, api) = world().await;
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
     a_creation_is_on_record_with_its_request(&operator, &api).await;
-    for (number, (path_end, _)) in REQUESTS.into_iter().enumerate().skip(2) {
+    for (number, (path_end, _)) in REQUESTS.into_iter().enumerate() {
         an_owner_who_is_removed_is_not_bound(&world, &api, number, path_end).await;
         nobody_is_bound_after_a_suspension(&world, &operator, &api, number, path_end).await;
     }
@@ -191,6 +194,9 @@ async fn nobody_is_bound_after_a_suspension(
     if path_end != "/rolebindings" {
         assert_eq!(written, 0, "after {path_end}");
     }
+    // The suspension includes a namespace that is not complete, and the resumption completes it.
+    until(world, &["namespace", &name], |it| it["metadata"]["labels"][SUSPENDED_LABEL] == "true")
+        .await;
     proxy.clear();
     probe::until("the resumption", RECONCILE_TIMEOUT, || async {
         Ok(match operator.resume_tenant(SOLAR, &reason).await {
@@ -200,4 +206,13 @@ async fn nobody_is_bound_after_a_suspension(
     })
     .await
     .unwrap();
+    probe::until("the rights of the owner", RECONCILE_TIMEOUT, || async {
+        let subjects = subjects(world, &name).await;
+        let are_bound = |names: &Vec<String>| names.iter().any(|it| it == ALICE);
+        let is_complete = subjects.len() == 2 && subjects.iter().all(are_bound);
+        Ok(if is_complete { Probe::Ready(()) } else { Probe::NotYet(format!("{subjects:?}")) })
+    })
+    .await
+    .unwrap();
+    assert_eq!(made(world, &name).await, [1, 1, 2], "after {path_end}");
 }

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use integration::api::Api;
-use integration::http_client::http_client;
+use integration::http_client::http1_client;
 use integration::probe::{self, Probe};
 use integration::world::World;
 use reqwest::{Client, RequestBuilder};
@@ -11,14 +11,20 @@ use url::Url;
 
 use super::attack::{Attack, Right};
 use crate::gateway::GATEWAY;
-use crate::tenants::attempt::{Attempt, post};
+use crate::tenants::attempt::{Answer, Attempt, post};
 use crate::tenants::cluster::RIGHTS_TIMEOUT;
 
 /// Texts of refusals by RBAC: the right is missing, or that to give others a role.
 const BY_RBAC: [&str; 2] = ["cannot ", "attempting to grant"];
 /// Texts of refusals of the broker's credential.
-const OF_BROKER: [&str; 5] =
-    ["cannot ", "attempting to grant", "tenant-broker-fence-", "tenant-tokens", "tenant-guard-"];
+const OF_BROKER: [&str; 6] = [
+    "cannot ",
+    "attempting to grant",
+    "tenant-broker-fence-",
+    "tenant-tokens",
+    "tenant-guard-",
+    "tenant-suspended",
+];
 
 /// Somebody with one identity, by one way in.
 pub(super) struct Attacker {
@@ -40,16 +46,8 @@ enum Refusals {
     Rights(Vec<Right>),
     /// RBAC and the policies for the broker.
     Broker,
-    /// The gateway, with this text, whatever the request is.
-    Gateway(&'static str),
-}
-
-/// The response to an attack.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) text: String,
-    /// The broker's id of the request, if it went through the gateway.
-    pub(super) id: Option<String>,
+    /// Whatever the request is: this status, and one of these texts.
+    Always(StatusCode, &'static [&'static str]),
 }
 
 impl Attacker {
@@ -59,10 +57,15 @@ impl Attacker {
         Self::new(format!("{who} at the gateway"), Route::Gateway(api.clone()), refusals)
     }
 
-    /// Somebody whose requests the gateway refuses with this text.
-    pub(super) fn refused_at_gateway(who: &str, api: &Api, text: &'static str) -> Self {
+    /// Somebody whose requests at the gateway are refused with this status and one of these texts.
+    pub(super) fn refused_at_gateway(
+        who: &str,
+        api: &Api,
+        status: StatusCode,
+        texts: &'static [&'static str],
+    ) -> Self {
         let route = Route::Gateway(api.clone());
-        Self::new(format!("{who} at the gateway"), route, Refusals::Gateway(text))
+        Self::new(format!("{who} at the gateway"), route, Refusals::Always(status, texts))
     }
 
     /// A user of the cluster with a client certificate.
@@ -82,11 +85,14 @@ impl Attacker {
 
     /// The holder of a token of a ServiceAccount.
     pub(super) fn with_token(world: &World, who: &str, token: &str, rights: &[Right]) -> Self {
-        let cluster = world.cluster();
-        let http = http_client(Some(cluster.authority().certificate())).unwrap();
-        let token = Some(token.to_owned());
-        let route = Route::Direct { http, url: cluster.url().clone(), token };
-        Self::new(format!("{who} with a token"), route, Refusals::Rights(rights.to_vec()))
+        let refusals = Refusals::Rights(rights.to_vec());
+        Self::new(format!("{who} with a token"), Route::with_token(world, token), refusals)
+    }
+
+    /// The holder of a token whose ServiceAccount was deleted.
+    pub(super) fn with_ended_token(world: &World, who: &str, token: &str) -> Self {
+        let refusals = Refusals::Always(StatusCode::UNAUTHORIZED, &["Unauthorized"]);
+        Self::new(format!("{who} with an old token"), Route::with_token(world, token), refusals)
     }
 
     /// A thief of the broker's credential.
@@ -101,7 +107,7 @@ impl Attacker {
         Self { who, route, refusals }
     }
 
-    fn is_at_gateway(&self) -> bool {
+    pub(super) fn is_at_gateway(&self) -> bool {
         matches!(self.route, Route::Gateway(_))
     }
 
@@ -109,7 +115,7 @@ impl Attacker {
     pub(super) fn rights(&self) -> Option<&[Right]> {
         match &self.refusals {
             Refusals::Rights(rights) => Some(rights),
-            Refusals::Broker | Refusals::Gateway(_) => None,
+            Refusals::Broker | Refusals::Always(..) => None,
         }
     }
 
@@ -122,7 +128,7 @@ impl Attacker {
     /// attacker, who may do that.
     pub(super) fn texts(&self, attack: &Attack) -> Option<Vec<&'static str>> {
         match &self.refusals {
-            Refusals::Gateway(text) => Some(vec![*text]),
+            Refusals::Always(_, texts) => Some(texts.to_vec()),
             Refusals::Broker => (!attack.is_of_broker).then(|| OF_BROKER.to_vec()),
             Refusals::Rights(_) if attack.is_direct_only && self.is_at_gateway() => None,
             Refusals::Rights(rights) => {
@@ -144,6 +150,15 @@ impl Attacker {
         }
     }
 
+    /// Whether an answer is the refusal that an attacker gets, with one of these texts.
+    pub(super) fn is_refused(&self, answer: &Answer, texts: &[&str]) -> bool {
+        let is_refusal = match &self.refusals {
+            Refusals::Always(status, _) => answer.status == *status,
+            Refusals::Rights(_) | Refusals::Broker => answer.status.is_client_error(),
+        };
+        is_refusal && texts.iter().any(|text| answer.text.contains(text))
+    }
+
     /// A request for a path of the API server.
     pub(super) fn request(&self, method: &Method, path: &str) -> RequestBuilder {
         match &self.route {
@@ -161,12 +176,7 @@ impl Attacker {
     }
 
     pub(super) async fn send(&self, attempt: &Attempt) -> Answer {
-        let request = self.request(&attempt.method, &attempt.path);
-        Answer::of(match &attempt.body {
-            Some((kind, body)) => request.header("content-type", *kind).body(body.to_string()),
-            None => request,
-        })
-        .await
+        attempt.send(self.request(&attempt.method, &attempt.path)).await
     }
 
     /// Waits until RBAC gives a right: `resourceAttributes` of an access review.
@@ -189,12 +199,12 @@ impl Attacker {
     }
 }
 
-impl Answer {
-    /// Sends a request.
-    pub(super) async fn of(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
-        let id = response.headers().get("x-request-id");
-        let id = id.map(|id| id.to_str().unwrap().to_owned());
-        Self { status: response.status(), id, text: response.text().await.unwrap() }
+impl Route {
+    /// After a response of 401 the API server shuts an HTTP/2 connection down, and requests that begin
+    /// on it meanwhile fail.
+    fn with_token(world: &World, token: &str) -> Self {
+        let cluster = world.cluster();
+        let http = http1_client(Some(cluster.authority().certificate())).unwrap();
+        Self::Direct { http, url: cluster.url().clone(), token: Some(token.to_owned()) }
     }
 }

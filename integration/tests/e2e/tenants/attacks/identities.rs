@@ -5,17 +5,16 @@ use std::collections::BTreeSet;
 use http::{Method, StatusCode};
 use integration::control_plane::BROKER_USER;
 use integration::person::Person;
-use integration::probe::{self, Probe};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tenant_shared::SuspendRequest;
 
-use super::attacker::{Answer, Attacker};
+use super::attacker::Attacker;
 use super::two_tenants::{ELIGIBLE, TwoTenants};
-use super::{OTHER, OWN, events_of};
+use super::{OTHER, OWN};
 use crate::gateway::GATEWAY;
-use crate::tenants::attempt::{Attempt, apply, attempt, labels, namespace, patch, post};
-use crate::tenants::cluster::RIGHTS_TIMEOUT;
+use crate::tenants::attempt::{Answer, Attempt, apply, attempt, labels, namespace, patch, post};
+use crate::tenants::audit_events::{events_of, until_logged};
 use crate::tenants::cluster_state::ClusterState;
 use crate::tenants::suspension::database;
 
@@ -191,12 +190,7 @@ pub(super) async fn half_valid_ones_reach_nothing(tenants: &TwoTenants) {
         owner.send(&attempt(Method::GET, format!("api/v1/namespaces/{OWN}/configmaps"))).await;
     assert_eq!(read.status, StatusCode::OK, "{}", read.text);
     let valid = BTreeSet::from_iter(read.id);
-    probe::until("the event of a request", RIGHTS_TIMEOUT, || async {
-        let is_logged = !events_of(world, &valid).is_empty();
-        Ok(if is_logged { Probe::Ready(()) } else { Probe::NotYet(format!("{valid:?}")) })
-    })
-    .await
-    .unwrap();
+    until_logged(world, &valid).await;
     let forwarded = events_of(world, &ids);
     assert!(forwarded.is_empty(), "{forwarded:#?}");
 }

@@ -17,7 +17,7 @@ const CREATION: &[&str] = &["tenant-guard-"];
 /// The policy lets owners pass, and then the API server refuses the name.
 const EXISTS: &[&str] = &["already exists", "tenant-guard-creation"];
 /// The gateway takes server-side apply of a namespace that is not the caller's for its creation.
-const NO_CREATION: &[&str] = &["is forbidden", "is invalid"];
+pub(super) const NO_CREATION: &[&str] = &["is forbidden", "is invalid"];
 
 fn path_of(name: &str) -> String {
     format!("api/v1/namespaces/{name}")

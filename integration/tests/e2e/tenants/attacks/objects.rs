@@ -18,15 +18,15 @@ const POLICIES: &str = "apis/admissionregistration.k8s.io/v1";
 const OBJECTS: &[&str] = &["tenant-guard-tenant-objects"];
 const LABELS: &[&str] = &["tenant-guard-labels"];
 /// Several policies refuse it, and the API server names one.
-const IN_HOME: &[&str] = &["ValidatingAdmissionPolicy 'tenant-"];
+pub(super) const SEVERAL: &[&str] = &["ValidatingAdmissionPolicy 'tenant-"];
 /// Nobody gives a role rights that they do not have.
 const ESCALATION: &[&str] = &["attempting to grant"];
 
-fn path_in(namespace: &str, resource: &str) -> String {
+pub(super) fn path_in(namespace: &str, resource: &str) -> String {
     format!("api/v1/namespaces/{namespace}/{resource}")
 }
 
-fn bindings_in(namespace: &str) -> String {
+pub(super) fn bindings_in(namespace: &str) -> String {
     format!("{RBAC}/namespaces/{namespace}/rolebindings")
 }
 
@@ -36,7 +36,7 @@ fn containers() -> Value {
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}])
 }
 
-fn pod(name: &str, more: &Value) -> Value {
+pub(super) fn pod(name: &str, more: &Value) -> Value {
     let mut spec = json!({"containers": containers(), "securityContext": {
         "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}}});
     for (field, value) in more.as_object().unwrap() {
@@ -135,13 +135,13 @@ pub(super) fn in_own_namespace() -> Vec<Attack> {
     ]
 }
 
-fn token_request() -> Value {
+pub(super) fn token_request() -> Value {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
 }
 
 /// Writes and reads in a home, with the ServiceAccount of a member. A binding there makes owners.
 pub(super) fn in_home(home: &str, member: &str) -> Vec<Attack> {
-    let write = |attempt| Attack::new(attempt, Right::WriteEverywhere, IN_HOME);
+    let write = |attempt| Attack::new(attempt, Right::WriteEverywhere, SEVERAL);
     let create = |resource: &str, object: Value| write(post(path_in(home, resource), object));
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}});
     let account =

@@ -1,6 +1,7 @@
 //! Tenants through the gateway, as members use them with kubectl.
 
 mod names;
+mod session;
 mod watch;
 
 use std::time::Duration;
@@ -15,8 +16,10 @@ use integration::world::World;
 use serde_json::{Value, json};
 use tenant_shared::SuspendRequest;
 
+use super::gateway_attacks::{self, Who};
+use super::gateway_lists::a_page_of_the_own_list_continues_it;
 use super::reconcile::{RECONCILE_TIMEOUT, subjects, until};
-use super::{TENANT_BROKER, gateway_attacks, until_served, with_object};
+use super::{TENANT_BROKER, until_served, with_object};
 use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
 use crate::until_logged;
@@ -39,6 +42,7 @@ struct Fixture {
 impl Fixture {
     async fn start() -> Self {
         let builder = World::builder().own_control_plane().installed("tenants.enabled", true).tls();
+        let builder = builder.setting("tiers.basic.gateway_requests_per_second", 1000);
         let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
         let admin = world.admin_kubectl().unwrap();
         until_served(&admin, TENANT_BROKER).await;
@@ -258,6 +262,8 @@ async fn a_viewer_without_a_workspace_becomes_a_member(fixture: &Fixture) {
 }
 
 async fn attacks_are_refused(fixture: &Fixture) {
+    let owner = fixture.alice.api().await.unwrap();
+    a_page_of_the_own_list_continues_it(&owner, ["solar-a", "solar-b"]).await;
     // Otherwise the quota would refuse what other rules have to refuse.
     succeeds(fixture.alice.kubectl(), &["delete", "namespace", "solar-b"]).await;
     let api = async |name: &str| fixture.world.person(name).await.unwrap().api().await.unwrap();
@@ -272,11 +278,11 @@ async fn attacks_are_refused(fixture: &Fixture) {
         until(&fixture.world, &binding, |it| subjects(it).contains(member.as_str())).await;
     }
     let people = [
-        ("owner of solar", fixture.alice.api().await.unwrap()),
-        ("view-only owner of solar", view_only),
-        ("viewer of solar", fixture.viewer.api().await.unwrap()),
-        ("owner of lunar", fixture.carol.api().await.unwrap()),
-        ("nobody of solar", api("eve").await),
+        (Who::Owner, owner),
+        (Who::ViewOnlyOwner, view_only),
+        (Who::Viewer, fixture.viewer.api().await.unwrap()),
+        (Who::OwnerOfLunar, fixture.carol.api().await.unwrap()),
+        (Who::Nobody, api("eve").await),
     ];
     gateway_attacks::are_refused(&fixture.world, &people).await;
 }

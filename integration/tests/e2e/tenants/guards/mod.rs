@@ -32,6 +32,7 @@ async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
     bindings::objects_of_the_broker_stay(&cluster).await;
     labels::only_the_broker_labels_what_it_lists(&cluster).await;
     namespaces::metadata_that_decides_stays(&cluster).await;
+    namespaces::a_suspended_namespace_is_not_deleted(&cluster).await;
     network::no_member_writes_a_status_or_binds_a_pod(&cluster).await;
     network::hosts_end_with_the_suffix_also_without_a_tier(&cluster).await;
     policies_for_workspaces_hold_for_tenants(&cluster).await;

@@ -1,10 +1,11 @@
-//! `tenant-guard-namespaces` with tenants: labels, owners, finalizers and annotations.
+//! `tenant-guard-namespaces` with tenants: labels, owners, finalizers, annotations and deletions.
 
 use integration::process::Finished;
 use serde_json::{Value, json};
 
 use crate::tenants::cluster::{
-    CREATE, TenantCluster, are_accepted, are_refused, is_refused, namespace, send, until_allowed,
+    CREATE, TenantCluster, are_accepted, are_refused, is_refused, namespace, role_binding, send,
+    until_allowed, user,
 };
 
 const POLICY: &str = "tenant-guard-namespaces";
@@ -79,6 +80,44 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
         ],
     )
     .await;
+}
+
+/// Dave may delete every namespace, and alice this one, as the owners of its tenant.
+pub(super) async fn a_suspended_namespace_is_not_deleted(cluster: &TenantCluster) {
+    const HELD: &str = "solar-held";
+    let (alice, dave) = (cluster.person("alice", None), cluster.person("dave", None));
+    cluster.namespace("solar", HELD, &json!({}), "alice").await;
+    let role = "tenant-namespace-deleter";
+    let deleter = role_binding(HELD, "tenant-solar-deleter", role, &json!([user("alice")]));
+    cluster.make(&deleter).await;
+    for person in [&alice, &dave] {
+        let delete = json!({"namespace": HELD, "verb": "delete", "resource": "namespaces",
+            "name": HELD});
+        until_allowed(person, &delete).await;
+    }
+    let delete = ["delete", "namespace", HELD, "--dry-run=server", "--wait=false"];
+    let raw = format!("/api/v1/namespaces/{HELD}?dryRun=All");
+    let raw = ["delete", "--raw", &raw];
+    for person in [&alice, &dave] {
+        are_accepted(person, &[&delete, &raw]).await;
+    }
+
+    // The value of the label does not matter.
+    for value in ["true", "false"] {
+        let label = format!("tenant-broker.io/suspended={value}");
+        cluster.as_admin(&["label", "namespace", HELD, "--overwrite", &label]).await;
+        let text = "administrators alone delete the home of a tenant, and namespaces that are \
+                    suspended";
+        for person in [&alice, &dave] {
+            are_refused(person, &[(&delete, text), (&raw, text)]).await;
+        }
+        let remove = ["label", "namespace", HELD, "tenant-broker.io/suspended-"];
+        are_refused(&dave, &[(&remove, "labels tenant-broker.io/*")]).await;
+    }
+    cluster.as_admin(&["label", "namespace", HELD, "tenant-broker.io/suspended-"]).await;
+    for person in [&alice, &dave] {
+        are_accepted(person, &[&delete, &raw]).await;
+    }
 }
 
 /// Replaces a namespace, after a change of what is there, as a dry run.

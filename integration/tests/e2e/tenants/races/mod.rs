@@ -356,6 +356,7 @@ async fn replicas_write_nothing_once_a_tenant_is_as_it_should_be(
     }
     let before = reconciles(fixture).await;
     let written = writes(fixture, tenant).len();
+    assert!(written > 0, "the audit log has the broker's writes");
     probe::until("both replicas to reconcile", RECONCILE_TIMEOUT, || async {
         let now = reconciles(fixture).await;
         let mut pairs = before.iter().zip(&now);

@@ -105,9 +105,18 @@ async fn a_deletion_is_repeated(world: &World, operator: &Api) {
         assert_eq!(annotations.get("tenant-broker.io/on-delete"), None, "{annotations}");
     }
     // Killed between the annotation and the deletion.
-    let keep = "tenant-broker.io/on-delete=keep-namespaces";
-    let annotate = ["annotate", TENANT_BROKER.0, SOLAR, keep];
-    admin.run(annotate).await.unwrap().success().unwrap();
+    let recorded = outcomes(operator, "DeleteTenant").await.len();
+    fault_at(world, Method::PUT, Fault::after(kill(world)));
+    // Otherwise the broker might still send the deletion.
+    fault_at(world, Method::PUT, Fault::CutAfter);
+    operator.delete_tenant(SOLAR, "namespaces=keep").await.unwrap_err();
+    world.proxy().unwrap().clear();
+    world.broker().crash_and_restart().await.unwrap();
+    assert_eq!(outcomes(operator, "DeleteTenant").await[recorded..], ["success"]);
+    let live = tenant(&admin, TENANT_BROKER, SOLAR).await;
+    let metadata = &live["metadata"];
+    assert_eq!(metadata["annotations"]["tenant-broker.io/on-delete"], "keep-namespaces", "{live}");
+    assert_eq!(metadata.get("deletionTimestamp"), None, "{live}");
     operator.delete_tenant(SOLAR, "namespaces=keep").await.unwrap();
     assert_eq!(refused(operator.tenant_spec(SOLAR).await).code(), Code::NotFound);
 }
