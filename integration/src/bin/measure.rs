@@ -61,9 +61,10 @@ enum Command {
         #[arg(long)]
         only: Option<gateway::Part>,
     },
-    /// Tenants: creation, suspension, reads and runs of the broker, with thousands of namespaces
+    /// Tenants: creation, suspension, reads, watches and runs of the broker, with thousands of
+    /// namespaces
     Tenants {
-        /// Measure only one of the ten parts
+        /// Measure only one of the eleven parts
         #[arg(long)]
         only: Option<tenants::TenantPart>,
     },
@@ -329,6 +330,7 @@ async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Resu
         members: few(10),
         runs: few(10),
         owners: few(3),
+        watches: few(20),
         restarts: few(3),
         turns: few(20),
         turn: Duration::from_millis(500),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use reqwest::Client;
+use reqwest::{Client, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use url::Url;
@@ -93,6 +93,13 @@ impl RawApi {
         serde_json::from_str(&answer.body).with_context(|| format!("read the answer to {path}"))
     }
 
+    /// Opens a stream such as a watch, whose response has to be a success.
+    pub(crate) async fn open(&self, path: &str) -> Result<Response> {
+        let url = self.base.join(path).context("make a URL")?;
+        let answer = self.client.get(url).send().await.with_context(|| format!("open {path}"))?;
+        answer.error_for_status().with_context(|| format!("open {path}"))
+    }
+
     /// Creates objects, this number at a time.
     pub(crate) async fn create_all(
         &self,
@@ -109,4 +116,9 @@ impl RawApi {
 /// Milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
+}
+
+/// Milliseconds from one moment to another; negative if the other one was earlier.
+pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
+    ms(to.saturating_duration_since(from)) - ms(from.saturating_duration_since(to))
 }

@@ -3,14 +3,17 @@
 //! expire.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, SqliteConnection};
 use tenant_shared::SuspendRequest;
+use uuid::Uuid;
 
+use super::crash_tally::{CrashTally, OPERATIONS, OperationEnd};
 use super::fixture::{Fixture, RECONCILE_TIMEOUT, SignedIn};
 use super::rng::Rng;
 use crate::probe::{self, Probe};
@@ -18,11 +21,12 @@ use crate::progress::print_message;
 
 /// Rounds whose tenants are made together.
 const MAX_CONCURRENT_ROUNDS: usize = 10;
-/// A crash comes at most this long after the beginning of the operations.
-const MAX_DELAY: Duration = Duration::from_millis(150);
+/// Rounds from which on each operation has to be interrupted, and acknowledged, at least once.
+const MIN_CHECKED_ROUNDS: usize = 40;
 /// By how much the clock is set ahead in the end: leases expire, and a creation may be finished.
 const CLOCK_AHEAD: Duration = Duration::from_mins(2);
 const BINDINGS: &str = "apis/rbac.authorization.k8s.io/v1/rolebindings";
+const TENANTS: &str = "apis/tenant-broker.io/v1alpha1/tenants";
 
 /// The owner, who is also a member.
 const OWNER: &str = "owner@example.com";
@@ -46,37 +50,49 @@ struct Expected {
     is_changed: bool,
 }
 
+/// What the broker had begun in a round when it was killed.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    creation: bool,
+    suspension: bool,
+    /// A run on the changed Tenant.
+    run: bool,
+}
+
 /// Kills the broker in each of these rounds, and compares the cluster with what was requested once
-/// the broker has run again.
+/// the broker has run again. The broker is on SQLite.
 ///
 /// # Errors
-/// Something is not whole; the seed is in the message.
+/// Something is not whole, or no kill interrupted an operation in many rounds; the seed is in the
+/// message.
 pub async fn check_crashes(fixture: &Fixture, seed: u64, rounds: usize) -> Result<()> {
     let run = async {
         let mut rng = Rng::new(seed);
         let owner = fixture.person("owner").await?;
-        let mut expected = Vec::new();
+        let (mut expected, mut tally) = (Vec::new(), CrashTally::new());
         let numbers: Vec<usize> = (0..rounds).collect();
         for numbers in numbers.chunks(MAX_CONCURRENT_ROUNDS) {
             make_tenants(fixture, &owner, numbers).await?;
             for number in numbers {
-                let delay = rng.duration(MAX_DELAY);
+                let delay = tally.kill_delay(&mut rng, *number);
                 let round = Box::pin(round(fixture, &owner, *number, delay));
-                expected.extend(round.await.with_context(|| format!("round {number}"))?);
+                let (tenants, ends) = round.await.with_context(|| format!("round {number}"))?;
+                expected.extend(tenants);
+                tally.add(ends, delay);
             }
         }
         let broker = fixture.world.broker();
         broker.set_clock_ahead(CLOCK_AHEAD);
         broker.crash_and_restart().await?;
-        let count = |holds: fn(&Expected) -> bool| expected.iter().filter(|it| holds(it)).count();
-        print_message(&format!(
-            "  crashes: of {rounds} rounds {} creations and {} suspensions were acknowledged",
-            count(|it| it.namespaces.len() == 2),
-            count(|it| it.is_suspended == Some(true)),
-        ));
+        print_message(&format!("  crashes: of {rounds} rounds: {tally}"));
         for tenant in &expected {
             until_whole(fixture, &owner, tenant).await?;
         }
+        ensure!(
+            rounds < MIN_CHECKED_ROUNDS || tally.has_each_end(),
+            "{rounds} crashes have to interrupt each operation at least once, and to come after \
+             its acknowledgement at least once: {tally}"
+        );
         anyhow::Ok(())
     };
     run.await.with_context(|| format!("crashes with the seed {seed}"))
@@ -149,28 +165,35 @@ async fn round(
     owner: &SignedIn,
     number: usize,
     delay: Duration,
-) -> Result<[Expected; 3]> {
+) -> Result<([Expected; 3], [OperationEnd; OPERATIONS])> {
     let [create, suspend, change] = names(number);
     let (first, second) = (format!("{create}-a"), format!("{create}-b"));
     let reason = SuspendRequest { reason: Some("crash".to_owned()) };
-    let changed_spec = spec(true);
+    let (broker, began) = (fixture.world.broker(), Instant::now());
     let (created, suspended, changed, ()) = tokio::join!(
-        owner.at(0).create_tenant_namespace(&create, &second),
-        fixture.operator.suspend_tenant(&suspend, &reason),
-        fixture.apply(&change, &changed_spec),
+        success_after(began, owner.at(0).create_tenant_namespace(&create, &second)),
+        success_after(began, fixture.operator.suspend_tenant(&suspend, &reason)),
+        change_until_killed(fixture, &change, began),
         async {
             tokio::time::sleep(delay).await;
-            fixture.world.broker().kill();
+            broker.kill();
         }
     );
-    changed?;
+    let changed = changed?;
+    broker.wait().await;
+    let interrupted = begun_of(fixture, &second, &suspend, &change).await?;
+    let ends = [
+        OperationEnd::of(created, interrupted.creation),
+        OperationEnd::of(suspended, interrupted.suspension),
+        OperationEnd::of(changed, interrupted.run),
+    ];
     for tenant in [&create, &suspend, &change] {
         limits_before_rights(fixture, tenant).await?;
     }
-    fixture.world.broker().crash_and_restart().await?;
+    broker.crash_and_restart().await?;
     let mut namespaces = BTreeSet::from([first]);
     let mut may_exist = None;
-    if created.is_ok() {
+    if created.is_some() {
         namespaces.insert(second);
     } else {
         may_exist = Some(second);
@@ -178,7 +201,7 @@ async fn round(
     let one = |tenant: &str| BTreeSet::from([format!("{tenant}-a")]);
     let of_suspend = one(&suspend);
     let of_change = one(&change);
-    Ok([
+    let tenants = [
         Expected {
             tenant: create,
             namespaces,
@@ -190,7 +213,7 @@ async fn round(
             tenant: suspend,
             namespaces: of_suspend,
             may_exist: None,
-            is_suspended: suspended.is_ok().then_some(true),
+            is_suspended: suspended.map(|_| true),
             is_changed: false,
         },
         Expected {
@@ -200,7 +223,60 @@ async fn round(
             is_suspended: Some(false),
             is_changed: true,
         },
-    ])
+    ];
+    Ok((tenants, ends))
+}
+
+/// How long after the beginning an operation succeeded; `None` if it failed.
+async fn success_after<T, E>(
+    began: Instant,
+    operation: impl Future<Output = Result<T, E>>,
+) -> Option<Duration> {
+    operation.await.is_ok().then(|| began.elapsed())
+}
+
+/// Changes a Tenant, and waits until the broker has carried the change out, or has ended. Returns how
+/// long after the beginning its status said so; `None` if it does not.
+async fn change_until_killed(
+    fixture: &Fixture,
+    tenant: &str,
+    began: Instant,
+) -> Result<Option<Duration>> {
+    fixture.apply(tenant, &spec(true)).await?;
+    tokio::select! {
+        reconciled = fixture.until_state(tenant, "Active") => reconciled?,
+        _ = fixture.world.broker().wait() => {}
+    }
+    let (status, object) =
+        fixture.cluster().admin(Method::GET, &format!("{TENANTS}/{tenant}"), None).await?;
+    ensure!(status.is_success(), "{status}: {object}");
+    let is_reconciled = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+    Ok(is_reconciled.then(|| began.elapsed()))
+}
+
+/// What the database says that the broker had begun. The broker does not run.
+async fn begun_of(
+    fixture: &Fixture,
+    namespace: &str,
+    suspended: &str,
+    changed: &str,
+) -> Result<Begun> {
+    let url = fixture.world.database_url()?;
+    let mut database = SqliteConnection::connect(url.as_str()).await?;
+    let creation = "SELECT EXISTS (SELECT 1 FROM tenant_namespaces WHERE name = $1)";
+    let creation: bool =
+        sqlx::query_scalar(creation).bind(namespace).fetch_one(&mut database).await?;
+    let status = "SELECT status FROM tenants WHERE name = $1";
+    let status: String =
+        sqlx::query_scalar(status).bind(suspended).fetch_one(&mut database).await?;
+    let id = "SELECT id FROM tenants WHERE name = $1";
+    let id: Uuid = sqlx::query_scalar(id).bind(changed).fetch_one(&mut database).await?;
+    // A run holds the lease of its tenant until its end.
+    let run = "SELECT EXISTS (SELECT 1 FROM leases WHERE name = $1)";
+    let run: bool =
+        sqlx::query_scalar(run).bind(format!("tenant/{id}")).fetch_one(&mut database).await?;
+    database.close().await?;
+    Ok(Begun { creation, suspension: status != "active", run })
 }
 
 /// Checks that nobody is bound in a namespace without a quota, at whatever point the broker ended.

@@ -1,6 +1,7 @@
 //! Acceptance of tenants: long random runs against the API server. The end-to-end tests make short
 //! ones.
 
+mod crash_tally;
 mod crashes;
 mod first_request;
 mod fixture;

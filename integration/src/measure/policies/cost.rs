@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::load::Load;
+use super::profile::Profile;
 use super::testbed::{PolicySet, PolicyTestbed};
 use crate::measure::figure::{Figure, Threshold};
 
@@ -101,8 +102,33 @@ const KINDS: [RequestKind; 5] = [
     },
 ];
 
-/// The function of the API server that evaluates policies, as its profiles name it.
-const POLICY_FUNCTION: &str = "admission/plugin/policy/validating.(*Plugin).Validate";
+/// The functions of the API server that evaluate policies, as its profiles name them: of the mutating
+/// and of the validating ones.
+const POLICY_FUNCTIONS: [&str; 2] = [
+    "admission/plugin/policy/mutating.(*Plugin).Admit",
+    "admission/plugin/policy/validating.(*Plugin).Validate",
+];
+
+/// A write that is in no tenant, and the threshold of the time in policies.
+struct ForeignWrite {
+    name: &'static str,
+    load: fn(&PolicyTestbed) -> Load,
+    threshold: Threshold,
+}
+
+const FOREIGN_WRITES: [ForeignWrite; 2] = [
+    ForeignWrite {
+        name: "API server's time in policies, of all for a ConfigMap elsewhere",
+        load: PolicyTestbed::config_maps,
+        threshold: Threshold::AddedAtMost(2.0),
+    },
+    // Policies for namespaces match it, the mutating one too.
+    ForeignWrite {
+        name: "API server's time in policies, of all for a namespace elsewhere (dry run)",
+        load: PolicyTestbed::namespaces,
+        threshold: Threshold::None,
+    },
+];
 
 /// Measures CPU time for each kind of request with the policies, compared with the baseline.
 ///
@@ -142,23 +168,28 @@ pub async fn cost(
     Ok(figures)
 }
 
-/// Measures the share of time that the API server spends on policies that do not match the
-/// requests.
+/// Measures the share of time that the API server spends in policies, for writes that are in no
+/// tenant.
 pub(in crate::measure) async fn shares(
     servers: &[PolicyTestbed; 2],
     baseline: &str,
     plan: Plan,
-) -> Result<Option<Figure>> {
-    let mut shares = Vec::with_capacity(plan.rounds);
+) -> Result<Vec<Figure>> {
+    let mut shares = FOREIGN_WRITES.map(|_| Vec::with_capacity(plan.rounds));
     for round in 0..plan.rounds {
         let (with, without) = (&servers[round % 2], &servers[(round + 1) % 2]);
         tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Baseline))?;
-        let checked = with.profile(&with.config_maps(), plan.profile).await?;
-        let free = without.profile(&without.config_maps(), plan.profile).await?;
-        shares.push((checked.percent_below(POLICY_FUNCTION), free.percent_below(POLICY_FUNCTION)));
+        for (write, shares) in FOREIGN_WRITES.iter().zip(&mut shares) {
+            let checked = with.profile(&(write.load)(with), plan.profile).await?;
+            let free = without.profile(&(write.load)(without), plan.profile).await?;
+            let share = |profile: &Profile| profile.percent_below(&POLICY_FUNCTIONS);
+            shares.push((share(&checked), share(&free)));
+        }
     }
-    let name = "API server's time in policies, of all for a ConfigMap elsewhere";
-    Ok(Figure::of_pairs(name, "%", baseline, &shares, Threshold::AddedAtMost(2.0)))
+    let figures = FOREIGN_WRITES.iter().zip(&shares).filter_map(|(write, shares)| {
+        Figure::of_pairs(write.name, "%", baseline, shares, write.threshold)
+    });
+    Ok(figures.collect())
 }
 
 /// Measures the CPU time of a request with the policies and without, for each kind and turn.

@@ -4,6 +4,7 @@
 mod cost;
 mod load;
 mod manifest;
+mod marker;
 mod profile;
 mod suspension;
 mod testbed;

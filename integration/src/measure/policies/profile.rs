@@ -69,16 +69,17 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Returns the percentage of CPU time that was spent below a function whose name contains
-    /// `name`.
+    /// Returns the percentage of CPU time that was spent below a function whose name contains one of
+    /// these. A sample below several of them counts once.
     #[expect(clippy::cast_precision_loss, reason = "counts of samples, a few thousand")]
-    pub(super) fn percent_below(&self, name: &str) -> f64 {
+    pub(super) fn percent_below(&self, names: &[&str]) -> f64 {
         let functions: HashSet<u64> = self
             .functions
             .iter()
             .filter(|function| {
                 let at = usize::try_from(function.name).unwrap_or(usize::MAX);
-                self.strings.get(at).is_some_and(|text| text.contains(name))
+                let text = self.strings.get(at);
+                text.is_some_and(|text| names.iter().any(|name| text.contains(name)))
             })
             .map(|function| function.id)
             .collect();
@@ -116,8 +117,13 @@ mod tests {
             locations: (1..=3).map(|id| location(id * 10, id)).collect(),
             samples: vec![sample(&[30, 20, 10], 1), sample(&[20, 10], 1), sample(&[10], 6)],
         };
-        for (name, percent) in [("policy.", 25.0), ("main.serve", 100.0), ("nothing", 0.0)] {
-            assert!((profile.percent_below(name) - percent).abs() < 1e-9, "{name}");
+        for (names, percent) in [
+            (&["policy."][..], 25.0),
+            (&["main.serve"], 100.0),
+            (&["nothing"], 0.0),
+            (&["cel.", "policy."], 25.0),
+        ] {
+            assert!((profile.percent_below(names) - percent).abs() < 1e-9, "{names:?}");
         }
         assert!(Profile::read(b"no profile").is_err());
     }

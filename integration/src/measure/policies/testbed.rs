@@ -18,7 +18,8 @@ use tenant_shared::{
 };
 
 use super::load::Load;
-use super::manifest::policies;
+use super::manifest::{is_mutating, policies};
+use super::marker;
 use super::profile::Profile;
 use crate::broker;
 use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
@@ -34,12 +35,11 @@ const TENANT: &str = "tenant-01940000-0000-7000-8000-000000000001";
 /// A namespace that is not a tenant's, and its user.
 const OTHER_NAMESPACE: &str = "elsewhere";
 const OTHER_USER: &str = "other_user";
+/// A user who may create and delete all namespaces, and who is no administrator otherwise.
+const NAMESPACE_MANAGER: &str = "namespace-manager";
 /// The user who may read profiles.
 const PROFILER: &str = "profiler";
 const MASTERS: Option<&str> = Some("system:masters");
-/// The policy that marks which set is in force: it refuses objects of the kind `RuntimeClass` and
-/// names the set.
-const MARKER: &str = "measure-set";
 
 /// A set of policies with their bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ pub struct PolicyTestbed {
     admin: Client,
     broker: reqwest::Client,
     other_user: reqwest::Client,
+    namespace_manager: reqwest::Client,
     tenant: reqwest::Client,
     profiler: reqwest::Client,
     current: Vec<DynamicObject>,
@@ -90,10 +91,13 @@ impl PolicyTestbed {
         let current = policies(&manifest(program, settings).await?)?;
         ensure!(!current.is_empty(), "tenant-broker install printed no policy");
         let broker = cluster.http_client(cluster.broker_identity())?;
+        let client =
+            |user: &str, group| cluster.http_client(&cluster.authority().client(user, group)?);
         let mut testbed = Self {
             admin: cluster.admin().await?,
-            other_user: cluster.http_client(&cluster.authority().client(OTHER_USER, None)?)?,
-            profiler: cluster.http_client(&cluster.authority().client(PROFILER, MASTERS)?)?,
+            other_user: client(OTHER_USER, None)?,
+            namespace_manager: client(NAMESPACE_MANAGER, None)?,
+            profiler: client(PROFILER, MASTERS)?,
             tenant: broker.clone(),
             broker,
             current,
@@ -156,6 +160,16 @@ impl PolicyTestbed {
         self.load(&self.other_user, Method::PUT, &path, |caller, count| {
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": caller,
                 "annotations": {"count": count.to_string()}}})
+        })
+    }
+
+    /// Namespaces of no tenant that a user creates. It is a dry run, because the end of a namespace
+    /// takes seconds.
+    pub(super) fn namespaces(&self) -> Load {
+        let path = "api/v1/namespaces?dryRun=All";
+        self.load(&self.namespace_manager, Method::POST, path, |caller, _| {
+            json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": format!("{OTHER_NAMESPACE}-{caller}")}})
         })
     }
 
@@ -248,6 +262,7 @@ impl PolicyTestbed {
                 "apiGroup": "rbac.authorization.k8s.io"}),
             ),
         ];
+        objects.extend(namespace_management());
         for caller in Load::callers() {
             for kind in ["ConfigMap", "ServiceAccount"] {
                 objects.push(json!({"apiVersion": "v1", "kind": kind,
@@ -281,28 +296,19 @@ impl PolicyTestbed {
         }
     }
 
-    /// Names the set in a policy of its own, created last, and returns once that is in force. Both
-    /// sets have this policy, so that it costs both alike.
+    /// Names the set in policies of its own, applied last, and returns once these are in force. Both
+    /// sets have them, so that they cost both alike.
     async fn mark(&self, set: &str) -> Result<()> {
-        let types = json!("admissionregistration.k8s.io/v1");
-        let policy = json!({"apiVersion": types, "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": MARKER}, "spec": {
-                "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [{
-                    "apiGroups": ["node.k8s.io"], "apiVersions": ["v1"],
-                    "operations": ["CREATE"], "resources": ["runtimeclasses"]}]},
-                "validations": [{"expression": "false", "message": set}]}});
-        let binding = json!({"apiVersion": types, "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": MARKER},
-            "spec": {"policyName": MARKER, "validationActions": ["Deny"]}});
-        for object in [policy, binding] {
+        let mutates = self.current.iter().chain(&self.baseline).any(is_mutating);
+        for object in marker::objects(set, mutates) {
             self.apply(serde_json::from_value(object).context("make the marker")?).await?;
         }
         let url = format!("{}apis/node.k8s.io/v1/runtimeclasses?dryRun=All", self.cluster.url());
-        let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
-            "metadata": {"name": "measured"}, "handler": "measured"});
+        let (class, refusal) = (marker::runtime_class(), marker::refusal(set, mutates));
         probe::until("the policies to change", CHANGE_TIMEOUT, || async {
             let answer = self.profiler.post(&url).json(&class).send().await?.text().await?;
-            Ok(if answer.contains(set) { Probe::Ready(()) } else { Probe::NotYet(answer) })
+            let is_in_force = answer.contains(&refusal);
+            Ok(if is_in_force { Probe::Ready(()) } else { Probe::NotYet(answer) })
         })
         .await
     }
@@ -330,4 +336,18 @@ fn binding(namespace: &str, role: &str, subject: &Value) -> Value {
         "metadata": {"name": role, "namespace": namespace},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [subject]})
+}
+
+/// Returns the right to create and delete all namespaces, for the user who has it.
+fn namespace_management() -> [Value; 2] {
+    let rbac = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole",
+        "metadata": {"name": NAMESPACE_MANAGER},
+        "rules": [{"apiGroups": [""], "resources": ["namespaces"],
+            "verbs": ["create", "delete"]}]});
+    let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding",
+        "metadata": {"name": NAMESPACE_MANAGER},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": NAMESPACE_MANAGER},
+        "subjects": [{"kind": "User", "name": NAMESPACE_MANAGER, "apiGroup": rbac}]});
+    [role, binding]
 }

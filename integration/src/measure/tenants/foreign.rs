@@ -1,4 +1,4 @@
-//! What the policies for tenants cost the API server for writes in other namespaces.
+//! What the policies for tenants cost the API server for writes that are in no tenant.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,6 +27,6 @@ pub(super) async fn measure(program: &Path, folder: &Path, plan: TenantPlan) -> 
     // Requests in turn are not measured here, so their length does not matter.
     let plan =
         policies::Plan { rounds: plan.profiles, length: Duration::ZERO, profile: plan.profile };
-    let figure = policies::shares(&servers, "without those for tenants", plan).await?;
-    Ok(Measured { figures: figure.into_iter().collect(), ..Measured::default() })
+    let figures = policies::shares(&servers, "without those for tenants", plan).await?;
+    Ok(Measured { figures, ..Measured::default() })
 }

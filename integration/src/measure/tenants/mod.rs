@@ -9,6 +9,7 @@ mod credential;
 mod direct;
 mod foreign;
 mod memory;
+mod namespace_watch;
 mod objects;
 mod plan;
 mod population;
@@ -16,6 +17,7 @@ mod reads;
 mod reconcile;
 mod suspension;
 mod testbed;
+mod watches;
 
 use std::fmt;
 
@@ -47,6 +49,8 @@ pub enum TenantPart {
     List,
     /// A request through the gateway of a person with many tenants
     Get,
+    /// Watches of namespaces through the gateway
+    Watches,
     /// Memory of the broker
     Memory,
     /// CPU of the API server for writes elsewhere
@@ -56,13 +60,14 @@ pub enum TenantPart {
 impl TenantPart {
     /// Those that use a populated testbed, in their order. The runs on the big tenant come last,
     /// because they load the API server.
-    const POPULATED: [Self; 7] = [
+    const POPULATED: [Self; 8] = [
         Self::Creation,
         Self::Direct,
         Self::Suspension,
         Self::Credential,
         Self::List,
         Self::Get,
+        Self::Watches,
         Self::Reconcile,
     ];
 }
@@ -78,6 +83,7 @@ impl fmt::Display for TenantPart {
             Self::Credential => "first credentials",
             Self::List => "lists of namespaces",
             Self::Get => "requests of a person with many tenants",
+            Self::Watches => "watches of namespaces",
             Self::Memory => "memory of the broker",
             Self::Foreign => "writes elsewhere",
         })
@@ -142,6 +148,7 @@ async fn populated_part(
         TenantPart::Credential => credential::measure(testbed, plan).await,
         TenantPart::List => reads::list(testbed, plan).await,
         TenantPart::Get => reads::get(testbed, plan).await,
+        TenantPart::Watches => watches::measure(testbed, plan).await,
         TenantPart::Reconcile => reconcile::measure(testbed, plan).await,
         TenantPart::Admission | TenantPart::Memory | TenantPart::Foreign => Ok(Measured::default()),
     }

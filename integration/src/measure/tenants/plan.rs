@@ -22,6 +22,8 @@ pub struct TenantPlan {
     pub runs: usize,
     /// Times that an owner is added.
     pub owners: usize,
+    /// Changes of each kind that watches of namespaces show.
+    pub watches: usize,
     /// Starts of the broker without and with tenants.
     pub restarts: usize,
     /// Turns of requests without a pause.

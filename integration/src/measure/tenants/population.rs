@@ -1,8 +1,10 @@
 //! The tenants and namespaces of the testbed.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
-use super::objects::{NAMESPACES, TENANTS, group, namespace, owned_by, tenant, user};
+use super::objects::{NAMESPACES, TENANTS, group, namespace, owned_by, owner, tenant, user};
 
 /// The group whose people may be members of tenants.
 pub(super) const DEVELOPERS: &str = "developers";
@@ -21,6 +23,12 @@ pub(super) const BIG: &str = "big";
 pub(super) const BIG_ROLES: [&str; 3] = ["admin", "edit", "view"];
 /// Tenant whose owners are a group, with [`MEDIUM`] namespaces.
 pub(super) const NEWCOMERS_TENANT: &str = "newcomers";
+/// Tenant whose namespaces its members watch. It is made for this.
+pub(super) const WATCHED: &str = "watched";
+/// The owner of [`WATCHED`] who creates and deletes namespaces.
+pub(super) const WATCHER: &str = "watcher";
+/// A group of owners of [`WATCHED`].
+pub(super) const WATCHERS: &str = "watchers";
 /// Tenant with [`SMALL`] namespaces.
 pub(super) const LISTED: &str = "listed";
 /// The only tenant of a person.
@@ -127,6 +135,28 @@ pub(super) fn plan(size: Size, suspensions: usize) -> Vec<PlannedTenant> {
         PlannedTenant::new(other_tenant(number), admin("other"), namespaces)
     }));
     all
+}
+
+/// The tenant whose namespaces are watched, with one of them, and with this number of owners whose
+/// entries are removed.
+pub(super) fn watched(leaving: usize) -> PlannedTenant {
+    PlannedTenant::new(WATCHED, watched_spec(0..leaving), 1)
+}
+
+/// Name of an owner of [`WATCHED`] whose entry is removed.
+pub(super) fn leaving_owner(number: usize) -> String {
+    format!("leaving{number:02}")
+}
+
+/// The specification of [`WATCHED`], with the entries of these leaving owners.
+pub(super) fn watched_spec(leaving: Range<usize>) -> Value {
+    let admin = &["admin"];
+    let mut owners = vec![
+        owner(&user(&email(WATCHER)), &["admin", "tenant-namespace-deleter"]),
+        owner(&group(WATCHERS), admin),
+    ];
+    owners.extend(leaving.map(|number| owner(&user(&email(&leaving_owner(number))), admin)));
+    json!({"owners": owners})
 }
 
 /// A Tenant whose namespaces have six objects: the namespace, a quota, limits and three RoleBindings.

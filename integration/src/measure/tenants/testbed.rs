@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tenant_shared::Workspace;
 use tokio::sync::OnceCell;
 use url::Url;
+use uuid::Uuid;
 
 use super::objects::{NAMESPACES, TENANTS, home, owned_by, role_binding, role_bindings, user};
 use super::population::{BIG, DEVELOPERS, PlannedTenant, Size, direct, email, other_tenant, plan};
@@ -48,6 +49,8 @@ pub fn with_tenants(world: WorldBuilder) -> WorldBuilder {
 /// A signed-in person who may be a member of tenants.
 #[derive(Debug)]
 pub(super) struct Member {
+    /// User id.
+    pub(super) id: Uuid,
     pub(super) api: Api,
     token: SecretString,
 }
@@ -83,10 +86,15 @@ impl TenantTestbed {
             populated: OnceCell::new(),
             world,
         };
-        let direct = direct();
-        testbed.admin.create_all([direct.object()], 1).await?;
-        testbed.until_carried_out(&[direct]).await?;
+        testbed.create_tenant(direct()).await?;
         Ok(testbed)
+    }
+
+    /// Creates a tenant with its namespaces, and waits until the broker has carried it out.
+    pub(super) async fn create_tenant(&self, planned: PlannedTenant) -> Result<()> {
+        self.admin.create_all([planned.object()], 1).await?;
+        self.admin.create_all(planned.namespace_objects(), 1).await?;
+        self.until_carried_out(&[planned]).await
     }
 
     pub(super) fn world(&self) -> &World {
@@ -197,14 +205,20 @@ impl TenantTestbed {
     pub(super) async fn member(&self, name: &str, groups: &[&str]) -> Result<Member> {
         let person = self.world.person(name).await?;
         ensure!(person.email() == email(name), "{name} has the address {}", person.email());
-        let mut all = vec![DEVELOPERS];
-        all.extend(groups);
-        let path = format!("users/{}/groups", person.id());
-        let request = self.operator.request(Method::POST, &path)?.json(&json!({"groups": all}));
-        request.send().await?.error_for_status().context("set the groups of a person")?;
+        self.set_groups(person.id(), groups).await?;
         let token = person.sign_in().await?.access_token;
         let api = self.world.anonymous_api()?.with_token(token.clone());
-        Ok(Member { api, token })
+        Ok(Member { id: person.id(), api, token })
+    }
+
+    /// Sets the groups of a person, with the one of people who may be members.
+    pub(super) async fn set_groups(&self, user: Uuid, groups: &[&str]) -> Result<()> {
+        let mut all = vec![DEVELOPERS];
+        all.extend(groups);
+        let path = format!("users/{user}/groups");
+        let request = self.operator.request(Method::POST, &path)?.json(&json!({"groups": all}));
+        request.send().await?.error_for_status().context("set the groups of a person")?;
+        Ok(())
     }
 
     /// Makes a member join a tenant, and returns the membership.

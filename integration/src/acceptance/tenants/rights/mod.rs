@@ -1,6 +1,6 @@
 //! Rights of everybody in random Tenants, and after each of many random changes, compared with a
 //! model: what `SelfSubjectRulesReview` names, which requests succeed at the API server, and which
-//! through the gateway of each replica.
+//! through the gateway of each replica. Meanwhile a prober tries requests all the time.
 
 mod change;
 mod model;
@@ -23,7 +23,7 @@ use crate::probe::{self, Probe};
 use crate::progress::print_message;
 use change::{Change, ROBOT, random_change, random_model};
 use model::{Identity, Model};
-use prober::{Bound, Bounds, Prober};
+use prober::{Bound, Bounds, GatewayBound, GatewayPeople, Prober};
 use requests::{Request, Rules, is_review, rules_of, rules_of_roles, union};
 
 /// Requests that are under way at once.
@@ -55,7 +55,8 @@ struct Run<'a> {
     others: Vec<Identity>,
     /// Rules of each ClusterRole.
     rules: BTreeMap<&'static str, Rules>,
-    bounds: Bounds,
+    bounds: Bounds<Bound>,
+    gateway_bounds: Bounds<GatewayBound>,
     rng: Rng,
     /// Number of the next token.
     generation: usize,
@@ -76,7 +77,7 @@ pub async fn check_rights(
 ) -> Result<()> {
     let run = async {
         let mut run = Box::pin(Run::start(fixture, seed, names, tenants)).await?;
-        let prober = Prober::start(fixture.cluster(), &run.bounds, seed);
+        let prober = run.start_prober(seed);
         for number in 0..changes {
             if prober.has_ended() {
                 break;
@@ -87,8 +88,8 @@ pub async fn check_rights(
         if !prober.has_ended() {
             Box::pin(run.resume_all()).await.context("resume everything")?;
         }
-        let count = prober.end().await?;
-        print_message(&format!("  rights: {changes} changes, and {count} requests during them"));
+        let counts = prober.end().await?;
+        print_message(&format!("  rights: {changes} changes, and these requests: {counts}"));
         anyhow::Ok(())
     };
     run.await.with_context(|| format!("rights with the seed {seed}"))
@@ -123,12 +124,20 @@ impl<'a> Run<'a> {
             memberships: BTreeMap::new(),
             ended: Vec::new(),
             bounds: Bounds::default(),
+            gateway_bounds: Bounds::default(),
             rng,
             generation: 0,
             model,
         };
         run.settle().await.context("the first state")?;
         Ok(run)
+    }
+
+    /// Starts the requests that are sent all the time.
+    fn start_prober(&self, seed: u64) -> Prober {
+        let replicas = self.fixture.world.brokers().len();
+        let people = GatewayPeople { people: self.people.clone(), replicas };
+        Prober::start(self.fixture.cluster(), &self.bounds, &self.gateway_bounds, people, seed)
     }
 
     /// Makes one random change, and waits until everybody has the rights of the model.
@@ -184,6 +193,7 @@ impl<'a> Run<'a> {
             Bound {
                 at_most: old.union(&new).copied().collect(),
                 at_least: old.intersection(&new).copied().collect(),
+                is_foreign: model.is_foreign(&who, &namespace),
                 who,
                 generation,
                 credential,
@@ -192,8 +202,25 @@ impl<'a> Run<'a> {
         });
         let bounds = bounds.collect();
         self.bounds.set(bounds);
+        self.gateway_bounds.set(self.bounds_of_gateway(Some(before)));
         // Until the change is carried out, these tokens have the rights of the state before it.
         self.ended.extend(ended);
+    }
+
+    /// Each person in each namespace through the gateway, with the roles of the model, and of an
+    /// earlier one.
+    fn bounds_of_gateway(&self, before: Option<&Model>) -> Vec<GatewayBound> {
+        let mut bounds = Vec::new();
+        for namespace in self.model.namespaces() {
+            let Some(tenant) = self.model.tenant_of(&namespace) else { continue };
+            for person in 0..self.people.len() {
+                let who = Identity::Member { person, tenant: tenant.to_owned() };
+                let models = [Some(&self.model), before].into_iter().flatten();
+                let at_most = models.flat_map(|model| model.roles(&who, &namespace)).collect();
+                bounds.push(GatewayBound { person, namespace: namespace.clone(), at_most });
+            }
+        }
+        bounds
     }
 
     /// Each credential in each namespace.
@@ -323,12 +350,16 @@ impl<'a> Run<'a> {
         .await?;
         let bounds = pairs.iter().cloned().map(|(who, generation, credential, namespace)| {
             let roles = self.model.roles(&who, &namespace);
+            let is_foreign = self.model.is_foreign(&who, &namespace);
             let (at_most, at_least) = (roles.clone(), roles);
-            Bound { who, generation, credential, namespace, at_most, at_least }
+            Bound { who, generation, credential, namespace, is_foreign, at_most, at_least }
         });
         self.bounds.set(bounds.collect());
         self.try_requests(&pairs).await?;
-        self.try_gateway().await
+        self.try_gateway().await?;
+        // From now on all replicas know the change.
+        self.gateway_bounds.set(self.bounds_of_gateway(None));
+        Ok(())
     }
 
     /// Makes memberships, by the request or by the first request through the gateway.

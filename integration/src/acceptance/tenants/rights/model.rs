@@ -75,6 +75,22 @@ impl Model {
         homes.chain(others).collect()
     }
 
+    /// The tenant of a namespace or of a home.
+    pub(super) fn tenant_of(&self, namespace: &str) -> Option<&str> {
+        let mut tenants = self.tenants.iter();
+        tenants.find_map(|(name, tenant)| {
+            let is_home = namespace.strip_prefix("tenant-") == Some(name.as_str());
+            (is_home || tenant.namespaces.contains(namespace)).then_some(name.as_str())
+        })
+    }
+
+    /// Whether somebody is a member of another tenant than that of a namespace. Nothing that a
+    /// Tenant says gives such a membership a right in it.
+    pub(super) fn is_foreign(&self, who: &Identity, namespace: &str) -> bool {
+        let Identity::Member { tenant, .. } = who else { return false };
+        self.tenant_of(namespace).is_some_and(|of| of != tenant.as_str())
+    }
+
     /// The ClusterRoles of somebody in a namespace.
     pub(super) fn roles(&self, who: &Identity, namespace: &str) -> BTreeSet<&'static str> {
         let mut tenants = self.tenants.iter();

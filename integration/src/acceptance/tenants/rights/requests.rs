@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::model::{ALLOWED_ROLES, OWNER_ROLE};
-use crate::acceptance::tenants::fixture::{ClusterClient, Credential};
+use crate::acceptance::tenants::fixture::{ClusterClient, Credential, SignedIn};
 
 /// A rule of one verb: verb, API group, resource, name.
 type Rule = [String; 4];
@@ -40,18 +40,10 @@ impl Request {
         allowing.iter().any(|role| roles.contains(role))
     }
 
-    /// Sends it. Returns whether it was allowed.
-    ///
-    /// # Errors
-    /// There is no response, or another one than a success, 401 and 403.
-    pub(super) async fn send(
-        self,
-        cluster: &ClusterClient,
-        who: &Credential,
-        namespace: &str,
-    ) -> Result<bool> {
+    /// Method, path and body of the request in a namespace.
+    fn parts(self, namespace: &str) -> (Method, String, Option<Value>) {
         let base = format!("api/v1/namespaces/{namespace}");
-        let (method, path, body) = match self {
+        match self {
             Self::Read => (Method::GET, format!("{base}/configmaps?limit=1"), None),
             Self::ReadSecrets => (Method::GET, format!("{base}/secrets?limit=1"), None),
             Self::Write => {
@@ -71,11 +63,42 @@ impl Request {
                 (Method::POST, path, Some(body))
             }
             Self::DeleteNamespace => (Method::DELETE, format!("{base}?dryRun=All"), None),
-        };
+        }
+    }
+
+    /// Sends it. Returns whether it was allowed.
+    ///
+    /// # Errors
+    /// There is no response, or another one than a success, 401 and 403.
+    pub(super) async fn send(
+        self,
+        cluster: &ClusterClient,
+        who: &Credential,
+        namespace: &str,
+    ) -> Result<bool> {
+        let (method, path, body) = self.parts(namespace);
         let (status, answer) = cluster.send(who, method, &path, body.as_ref()).await?;
         let is_refused = matches!(status, StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED);
         ensure!(status.is_success() || is_refused, "{self:?} in {namespace}: {status} {answer}");
         Ok(status.is_success())
+    }
+
+    /// Sends it through the gateway of a replica, once. Returns whether it was allowed; `None` if
+    /// nobody decided, because of a limit or because the gateway closed the request.
+    pub(super) async fn send_through_gateway(
+        self,
+        person: &SignedIn,
+        replica: usize,
+        namespace: &str,
+    ) -> Option<bool> {
+        let (method, path, body) = self.parts(namespace);
+        let sent = person.through_gateway(replica, method, &path, body.as_ref()).await;
+        let (status, _) = sent.ok()?;
+        let is_refused = matches!(
+            status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND
+        );
+        (status.is_success() || is_refused).then_some(status.is_success())
     }
 }
 
