@@ -45,7 +45,8 @@ const TIERS: &str = "
 
 A tier is a table `[tiers.NAME]`. `basic`, `standard` and `premium` exist without being \
 configured; a table changes their defaults, and any other name adds a tier with the defaults of `basic`. \
-Amounts are Kubernetes quantities. A workspace keeps the tier that it was created with.
+Amounts are Kubernetes quantities. A workspace keeps the tier that it was created with. \
+Of a Tenant (`spec.tier`) a tier gives [only a part](tenants.md#fields), and no quota.
 
 | key in `[tiers.NAME]` | basic | standard | premium | meaning |
 |---|---|---|---|---|

@@ -97,7 +97,9 @@ const GROUPS: Setting<Vec<String>> = Setting::new(
     "tenants.groups",
     "",
     groups,
-    "Groups whose people may be members of tenants; empty: everybody whom a Tenant names.",
+    "Groups whose people may be members of tenants; empty: everybody whom a Tenant names. A person in \
+     none of them has no rights, whatever a Tenant says. With `tenants.direct_namespaces` these groups \
+     of the cluster may create namespaces, and an empty list is a fault.",
 );
 const EVERYBODY: Setting<String> = Setting::new(
     "tenants.everybody",

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Whoami(OutputArgs),
     /// List your sessions, or end them
     Sessions(Sessions),
-    /// List, suspend and resume users (administrators)
+    /// List, suspend, resume and rename users, and set their groups (administrators)
     Users(Users),
     /// List the accounts on this machine, or choose the current one
     Profiles(Profiles),
@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Workspaces(Workspaces),
     /// List tenants and their members; create, change, delete, suspend and resume them
     Tenants(Tenants),
-    /// List, create and delete the namespaces of your tenants
+    /// List, create, delete, adopt and transfer the namespaces of tenants
     Namespaces(Namespaces),
     /// List the models of a namespace; install, watch and delete a Llama Stack for them
     Models(Models),

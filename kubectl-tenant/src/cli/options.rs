@@ -35,7 +35,8 @@ pub(crate) struct ListArgs {
 /// Flags for kubeconfig entries.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct EntryFlags {
-    /// Name of context, cluster and user in the kubeconfig [default: the broker's names]
+    /// Name of context, cluster and user in the kubeconfig [default: the one chosen before, else
+    /// the profile, else the broker's names; `use` takes the first two or tenant, and adds -TENANT]
     #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = entry_name::check)]
     pub(crate) context: Option<String>,
     /// Absolute path of this plugin in the kubeconfig, for programs that do not search PATH

@@ -97,7 +97,7 @@ pub(crate) struct CreateTenant {
     /// ServiceAccount that owns it; repeat it for several
     #[arg(long = "owner-service-account", value_name = "NAMESPACE:NAME", value_parser = service_account, conflicts_with = "file")]
     pub(crate) owner_service_accounts: Vec<(String, String)>,
-    /// How many namespaces it may have [default: no limit]
+    /// How many namespaces it may have [default: 10000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "file")]
     pub(crate) quota: Option<u32>,
     /// Tier of its namespaces
