@@ -142,6 +142,8 @@ pub struct TenantController {
     resync: Notify,
     /// Names of the open rows at the last resync.
     open_tenants: RwLock<BTreeSet<TenantName>>,
+    /// Names of the open rows in which nobody may have rights, at the last poll of the database.
+    suspended: RwLock<BTreeSet<TenantName>>,
     /// Identifier of this process among its replicas.
     replica: Uuid,
 }
@@ -168,6 +170,7 @@ impl TenantController {
             recorded_deletions: RecordedDeletions::default(),
             resync: Notify::new(),
             open_tenants: RwLock::default(),
+            suspended: RwLock::default(),
             db: dependencies.db,
             clock: dependencies.clock,
             cluster: dependencies.cluster,

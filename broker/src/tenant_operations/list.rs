@@ -55,11 +55,11 @@ impl TenantOperations {
             let view = || reader.view(name, self.cache.tenant(name), &self.settings);
             views.entry(name.clone()).or_insert_with(view);
         }
-        let in_transition = self.tenants.in_transition().await?;
+        let not_active = self.tenants.not_active().await?;
         let mut infos = Vec::new();
         for view in views.into_values() {
             if let Ok(permit) = authorize_on(caller, view) {
-                infos.extend(self.info(&permit, &in_transition).await?);
+                infos.extend(self.info(&permit, &not_active).await?);
             }
         }
         Ok(infos)
@@ -73,8 +73,8 @@ impl TenantOperations {
         &self,
         permit: &Permit<ReadTenant, TenantView>,
     ) -> Result<TenantInfo, TenantError> {
-        let in_transition = self.tenants.in_transition().await?;
-        self.info(permit, &in_transition).await?.ok_or(TenantError::NotFound)
+        let not_active = self.tenants.not_active().await?;
+        self.info(permit, &not_active).await?.ok_or(TenantError::NotFound)
     }
 
     /// The namespaces of a tenant that exist or are claimed, by name.
@@ -136,12 +136,12 @@ impl TenantOperations {
     async fn info(
         &self,
         permit: &Permit<ReadTenant, TenantView>,
-        in_transition: &BTreeMap<TenantName, (TenantStatus, i64)>,
+        not_active: &BTreeMap<TenantName, (TenantStatus, i64)>,
     ) -> sqlx::Result<Option<TenantInfo>> {
         let view = permit.resource();
         if let Some(cached) = &view.cached {
-            let transition = in_transition.get(&view.name).map(|(status, _)| *status);
-            return Ok(Some(info_of_object(view, cached, transition)));
+            let status = not_active.get(&view.name).map_or(TenantStatus::Active, |(it, _)| *it);
+            return Ok(Some(info_of_object(view, cached, status)));
         }
         let Some(row) = self.tenants.by_name(&view.name).await? else { return Ok(None) };
         let namespaces = self.tenants.namespaces(row.id).await?;
@@ -160,19 +160,14 @@ impl TenantOperations {
     }
 }
 
-/// A tenant with a valid object. The status of the object says `Suspended` from the decision on, so the
-/// row says whether the suspension is complete.
-fn info_of_object(
-    view: &TenantView,
-    cached: &CachedTenant,
-    transition: Option<TenantStatus>,
-) -> TenantInfo {
+/// A tenant with a valid object, and the status of its row.
+fn info_of_object(view: &TenantView, cached: &CachedTenant, status: TenantStatus) -> TenantInfo {
     let tenant = &cached.tenant;
     let sees_conditions = view.rights.is_owner || view.is_administrator;
     TenantInfo {
         name: tenant.name.to_string(),
         api_group: cached.group.name().to_owned(),
-        state: transition.map_or_else(|| cached.state.clone(), |it| state_of(it).to_owned()),
+        state: state_of_object(status, &cached.state).to_owned(),
         is_owner: view.rights.is_owner,
         roles: roles(&view.rights),
         namespace_count: cached.size,
@@ -182,7 +177,17 @@ fn info_of_object(
     }
 }
 
-/// The state of a tenant without a valid object, or in transition.
+/// The state of a tenant from its row and the status of its object. The object says `Suspended` from the
+/// decision on, and its status is written after the row, so the row says what is complete.
+fn state_of_object(status: TenantStatus, state: &str) -> &str {
+    match (status, state) {
+        (TenantStatus::Active, "Suspended") => state_of(TenantStatus::Resuming),
+        (TenantStatus::Active, _) | (TenantStatus::Suspended, "Terminating") => state,
+        (status, _) => state_of(status),
+    }
+}
+
+/// The state of a tenant without a valid object.
 fn state_of(status: TenantStatus) -> &'static str {
     match status {
         TenantStatus::Active => "Degraded",
@@ -208,5 +213,31 @@ fn to_api(row: NamespaceRow) -> TenantNamespace {
         status: row.status.as_str().to_owned(),
         made_by: row.made_by,
         created_at: timestamp(row.created_at).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_is_that_of_the_row_until_the_status_of_the_object_follows() {
+        use TenantStatus::{Active, Resuming, Suspended, Suspending};
+        for (status, of_object, expected) in [
+            (Active, "Active", "Active"),
+            (Active, "Degraded", "Degraded"),
+            (Active, "", ""),
+            (Active, "Terminating", "Terminating"),
+            (Suspending, "Active", "Suspending"),
+            (Suspending, "Suspended", "Suspending"),
+            (Suspended, "Active", "Suspended"),
+            (Suspended, "Suspended", "Suspended"),
+            (Suspended, "Terminating", "Terminating"),
+            (Resuming, "Suspended", "Resuming"),
+            (Resuming, "Active", "Resuming"),
+            (Active, "Suspended", "Resuming"),
+        ] {
+            assert_eq!(state_of_object(status, of_object), expected, "{status:?} {of_object}");
+        }
     }
 }

@@ -38,7 +38,7 @@ impl TenantCounts {
             queue_length: register(
                 registry,
                 "tenant_queue_length",
-                "Tenants that wait for a reconciliation, or for another one after a failure",
+                "Tenants that wait for a reconciliation, also for a later one",
             ),
             oldest_seconds: register_seconds(
                 registry,

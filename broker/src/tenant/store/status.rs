@@ -13,9 +13,8 @@ const CHANGED: &str = "\
 SELECT name, status_changed_at FROM tenants WHERE name IS NOT NULL AND \
   (status IN ('suspending', 'resuming') OR status_changed_at > $1)";
 
-const IN_TRANSITION: &str = "\
-SELECT name, status, status_changed_at FROM tenants \
-WHERE name IS NOT NULL AND status IN ('suspending', 'resuming')";
+const NOT_ACTIVE: &str = "\
+SELECT name, status, status_changed_at FROM tenants WHERE name IS NOT NULL AND status <> 'active'";
 
 impl Tenants {
     /// Changes the status of an open tenant, and returns the changed row. `None` if the status was
@@ -54,14 +53,15 @@ impl Tenants {
         Ok(changes.into_iter().filter_map(parse).collect())
     }
 
-    /// The open tenants whose suspension or resumption is not complete, with their statuses and the times of
-    /// the decisions, in milliseconds since 1970. Names that this version cannot read are left out.
+    /// The open tenants that are suspended, or whose suspension or resumption is not complete, with their
+    /// statuses and the times of the last changes, in milliseconds since 1970. Names and statuses that this
+    /// version cannot read are left out.
     ///
     /// # Errors
     /// The database failed.
-    pub async fn in_transition(&self) -> sqlx::Result<BTreeMap<TenantName, (TenantStatus, i64)>> {
+    pub async fn not_active(&self) -> sqlx::Result<BTreeMap<TenantName, (TenantStatus, i64)>> {
         let rows: Vec<(String, String, i64)> = on_engine!(self.db.reader(), pool =>
-            sqlx::query_as(IN_TRANSITION).fetch_all(pool).await)?;
+            sqlx::query_as(NOT_ACTIVE).fetch_all(pool).await)?;
         let parse = |(name, status, at): (String, String, i64)| {
             Some((name.parse().ok()?, (TenantStatus::parse(&status)?, at)))
         };

@@ -15,7 +15,7 @@ pub(super) mod revocation_progress;
 mod revoke;
 mod revoke_all;
 pub(super) mod runs;
-mod suspend;
+pub(super) mod suspend;
 
 use std::{
     sync::Arc,

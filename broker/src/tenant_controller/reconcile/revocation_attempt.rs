@@ -30,7 +30,7 @@ pub(super) struct RevocationAttempt {
     listed: OnceLock<BTreeMap<String, bool>>,
     /// Namespaces that a read did not show as the tenant's.
     left_out: Mutex<Vec<String>>,
-    pub(super) recorded: Arc<RecordedDeletions>,
+    pub(super) recorded: Arc<DeletionRecord>,
 }
 
 impl RevocationAttempt {
@@ -85,11 +85,11 @@ impl RevocationAttempt {
 
 /// Whether the names of RoleBindings that an attempt deletes are still recorded.
 #[derive(Debug, Default)]
-pub(super) struct RecordedDeletions {
+pub(super) struct DeletionRecord {
     failures: AtomicU32,
 }
 
-impl RecordedDeletions {
+impl DeletionRecord {
     pub(super) fn goes_on(&self) -> bool {
         self.failures.load(Ordering::Relaxed) < MAX_FAILED_RECORDS
     }
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn a_database_that_fails_ends_the_record() {
-        let recorded = RecordedDeletions::default();
+        let recorded = DeletionRecord::default();
         for _ in 0..MAX_FAILED_RECORDS {
             assert!(recorded.goes_on());
             recorded.failed();
         }
         assert!(!recorded.goes_on());
-        let full = RecordedDeletions::default();
+        let full = DeletionRecord::default();
         full.end();
         assert!(!full.goes_on());
     }

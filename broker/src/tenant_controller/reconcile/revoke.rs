@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
 
 use super::{
-    revocation_attempt::{RecordedDeletions, RevocationAttempt},
+    revocation_attempt::{DeletionRecord, RevocationAttempt},
     revocation_progress::NamespaceToRevoke,
 };
 use crate::{
@@ -235,7 +235,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         namespace: &str,
-        recorded: &Arc<RecordedDeletions>,
+        recorded: &Arc<DeletionRecord>,
     ) -> impl Fn(Vec<String>) -> BoxFuture<'static, ()> + Send + Sync + use<> {
         let (tenants, id, tenant) = (self.tenants.clone(), row.id, row.name.clone());
         let (namespace, recorded) = (namespace.to_owned(), Arc::clone(recorded));

@@ -18,6 +18,7 @@ use futures_util::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use tenant_shared::TENANT_LABEL;
+use tokio::sync::Semaphore;
 
 use super::{
     revocation_attempt::RevocationAttempt,
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
-    tenant::{NamespaceRows, TenantRow, drop_unmanaged_metadata},
+    tenant::{NamespaceRows, TenantRow, drop_unmanaged_metadata, home_name},
     tenant_controller::TenantController,
 };
 
@@ -37,7 +38,9 @@ const MAX_WAITING: usize = 32;
 
 /// How long the first attempt waits for the deletions of the broker's bindings before it goes on with the
 /// other bindings and the lists, because some of them may hang.
-const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same, if these deletions are done in no namespace meanwhile.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl TenantController {
     /// Revokes the rights in all namespaces of a tenant. Those beyond the quota have a queue of their own,
@@ -60,9 +63,14 @@ impl TenantController {
             later.iter().chain(&beyond).map(|(name, _)| *name).collect();
         // At once, because lists that others made long, and deletions that hang in one namespace, must not
         // keep the rights in others.
+        // All are polled while some of them wait for lists: those that are not hold permits for ever.
+        let completions = Semaphore::new(MAX_WAITING);
         let in_slow = slow
-            .map(|begun| self.complete_in(row, begun, &attempt))
-            .buffer_unordered(MAX_WAITING)
+            .map(|begun| async {
+                let _permit = completions.acquire().await;
+                self.complete_in(row, begun, &attempt).await
+            })
+            .buffer_unordered(usize::MAX)
             .collect::<Vec<_>>();
         let begun = begun.into_iter().map(|begun| self.complete_in(row, begun, &attempt));
         let (in_begun, in_slow, in_later, in_beyond, by_lists) = tokio::join!(
@@ -79,6 +87,8 @@ impl TenantController {
         let row_of = |name: &str| rows.rows.iter().find(|row| row.name == name);
         let left_out = left_out.iter().map(|name| (name.as_str(), row_of(name))).collect();
         failures.extend(self.revoke_in_each(row, left_out, &attempt).await);
+        let left_out = attempt.take_wrongly_left_out().into_iter();
+        failures.extend(left_out.map(|name| format!("read in {name}: a list shows the namespace")));
         Ok(failures)
     }
 
@@ -113,6 +123,10 @@ impl TenantController {
         let is_unlabelled = |(name, _): &NamespaceToRevoke<'_>| unlabelled.contains(name);
         let rows_without_label: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
         failures.extend(self.label_all(row, &rows_without_label, attempt).await);
+        let home = home_name(&row.name);
+        if unlabelled.contains(home.as_str()) {
+            failures.extend(self.label_all(row, &[(&home, None)], attempt).await);
+        }
         let known = rows.rows.iter().map(|row| row.name.as_str()).collect();
         let mut access = self.list_access(row, (&known, &rows.unreadable), listed.as_deref()).await;
         failures.append(&mut access.failures);
@@ -150,8 +164,8 @@ impl TenantController {
     /// Begins the first attempt. All labels are written before the first binding is deleted, because a
     /// label ends all writes in a namespace, and the broker's bindings are deleted before lists are read,
     /// which others can make long. Permits are given in the order in which they are asked for, so one
-    /// namespace that takes long delays no other. Returns the namespaces that have begun, and those that
-    /// have not in [`BEGIN_TIMEOUT`].
+    /// namespace that takes long delays no other. Returns the namespaces that have begun, and the others if
+    /// that takes too long.
     async fn begin_in_all<'a>(
         &'a self,
         row: &'a TenantRow,
@@ -164,7 +178,9 @@ impl TenantController {
             .collect();
         let mut begun = Vec::new();
         let collect = async {
-            while let Some(namespace) = requests.next().await {
+            while let Ok(Some(namespace)) =
+                tokio::time::timeout(PROGRESS_TIMEOUT, requests.next()).await
+            {
                 begun.push(namespace);
             }
         };

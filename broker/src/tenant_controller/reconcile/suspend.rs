@@ -127,9 +127,12 @@ impl TenantController {
         let mut known_at = Instant::now();
         loop {
             tokio::time::sleep(STATUS_INTERVAL).await;
+            let asked_at = Instant::now();
             // A connection that has died without a sign never answers.
-            match tokio::time::timeout(UNKNOWN_STATUS_TIMEOUT, self.tenants.by_id(row.id)).await {
-                Ok(Ok(Some(now))) if decision(&now) == decision(row) => known_at = Instant::now(),
+            let timeout = unknown_timeout.saturating_sub(known_at.elapsed());
+            let timeout = timeout.min(UNKNOWN_STATUS_TIMEOUT);
+            match tokio::time::timeout(timeout, self.tenants.by_id(row.id)).await {
+                Ok(Ok(Some(now))) if decision(&now) == decision(row) => known_at = asked_at,
                 Ok(Ok(_)) => return,
                 Ok(Err(_)) | Err(_) if known_at.elapsed() >= unknown_timeout => return,
                 Ok(Err(_)) | Err(_) => {}

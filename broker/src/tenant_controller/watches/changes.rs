@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     },
     identity,
     tenant::{TenantName, TenantStatus},
-    tenant_controller::TenantController,
+    tenant_controller::{TenantController, reconcile::suspend::is_suspension},
 };
 
 /// Interval at which the database is asked for changes.
@@ -64,11 +64,12 @@ impl TenantController {
             let now = self.clock.now_ms();
             let polled = async {
                 let (affected, changes) = self.poll(since, &known).await?;
-                Ok::<_, sqlx::Error>((affected, changes, self.tenants.in_transition().await?))
+                Ok::<_, sqlx::Error>((affected, changes, self.tenants.not_active().await?))
             };
             match polled.await {
-                Ok((AffectedTenants { status_changed, others }, changes, transitions)) => {
-                    self.report_transitions(&transitions, now);
+                Ok((AffectedTenants { status_changed, others }, changes, not_active)) => {
+                    self.report_transitions(&not_active, now);
+                    self.set_suspended(&not_active);
                     for name in others {
                         self.queue.add(name);
                     }
@@ -89,16 +90,19 @@ impl TenantController {
     }
 
     /// Sets the metrics of the decisions that are not carried out, as of this time.
-    fn report_transitions(
-        &self,
-        transitions: &BTreeMap<TenantName, (TenantStatus, i64)>,
-        now: i64,
-    ) {
+    fn report_transitions(&self, not_active: &BTreeMap<TenantName, (TenantStatus, i64)>, now: i64) {
         for status in TenantStatus::TRANSITIONS {
-            let times = transitions.values().filter(|(of, _)| *of == status).map(|(_, at)| *at);
+            let times = not_active.values().filter(|(of, _)| *of == status).map(|(_, at)| *at);
             let seconds = times.min().map_or(0, |oldest| now.saturating_sub(oldest).max(0) / 1000);
             self.metrics.set_oldest_tenant(status.as_str(), seconds);
         }
+    }
+
+    /// Keeps the names of the tenants in which nobody may have rights, for the watch of RoleBindings.
+    fn set_suspended(&self, not_active: &BTreeMap<TenantName, (TenantStatus, i64)>) {
+        let suspended = not_active.iter().filter(|(_, (status, _))| is_suspension(*status));
+        let names = suspended.map(|(name, _)| name.clone()).collect();
+        *self.suspended.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// The tenants with changes that are not known, and all changes since this time.

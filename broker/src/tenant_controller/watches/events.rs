@@ -243,10 +243,8 @@ impl TenantController {
     /// RoleBinding before the namespace had its label.
     fn add_suspended_tenant_of(&self, binding: &ObjectMeta) {
         let tenant = binding.namespace.as_deref().and_then(|it| self.cache.tenant_of_namespace(it));
-        let is_suspended = |name: &TenantName| {
-            self.cache.tenant(name).is_some_and(|cached| cached.state == "Suspended")
-        };
-        if let Some(tenant) = tenant.filter(is_suspended) {
+        let suspended = self.suspended.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenant) = tenant.filter(|tenant| suspended.contains(tenant)) {
             self.queue.add(tenant);
         }
     }
