@@ -330,7 +330,7 @@ async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Resu
         members: few(10),
         runs: few(10),
         owners: few(3),
-        watches: few(20),
+        watches: few(12),
         restarts: few(3),
         turns: few(20),
         turn: Duration::from_millis(500),

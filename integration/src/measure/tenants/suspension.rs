@@ -41,7 +41,7 @@ pub(super) async fn measure(testbed: &TenantTestbed, plan: TenantPlan) -> Result
     let mut pairs = Vec::with_capacity(plan.suspensions);
     for round in 0..plan.suspensions {
         let tenant = suspend_tenant(testbed, &member, round).await?;
-        testbed.until_quiet().await?;
+        testbed.until_idle().await?;
         pairs.push((tenant, suspend_workspace(testbed, round).await?));
     }
     let figure = |what: &str, threshold, pick: fn(&Latency) -> f64| {
@@ -63,7 +63,7 @@ async fn suspend_tenant(testbed: &TenantTestbed, member: &Member, round: usize) 
     let token = member.api.credential(membership.id).await?.token;
     let namespaces: Vec<String> = (0..MEDIUM).map(|number| namespace_of(&tenant, number)).collect();
     let requests = start(testbed, &namespaces, &token).await?;
-    testbed.until_quiet().await?;
+    testbed.until_idle().await?;
     let called = Instant::now();
     let suspension = testbed.operator().suspend_tenant(&tenant, &reason()).await?;
     let answered = Instant::now();
@@ -77,7 +77,7 @@ async fn suspend_workspace(testbed: &TenantTestbed, round: usize) -> Result<Late
     let (workspace, _) = api.init("basic").await?;
     let token = api.credential(workspace.id).await?.token;
     let requests = start(testbed, std::slice::from_ref(&workspace.namespace), &token).await?;
-    testbed.until_quiet().await?;
+    testbed.until_idle().await?;
     let called = Instant::now();
     let suspension = testbed.operator().suspend(workspace.id, &reason()).await?;
     let answered = Instant::now();

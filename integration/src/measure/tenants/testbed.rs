@@ -32,6 +32,8 @@ const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long the broker must not have worked on a tenant to be at rest; longer than its pause between
 /// two runs on one tenant.
 const QUIET_TIME: Duration = Duration::from_millis(250);
+/// Longer than a run on a small tenant, and than its pause before the next one.
+const IDLE_TIME: Duration = Duration::from_secs(1);
 /// The ServiceAccount of direct requests of an administrator with a token.
 const ADMINISTRATOR: &str = "measure-administrator";
 
@@ -183,6 +185,19 @@ impl TenantTestbed {
             let is_quiet = waiting < 1.0 && before.count == after.count;
             let text = || format!("{waiting} tenants wait, after {} runs", after.count);
             Ok(if is_quiet { Probe::Ready(()) } else { Probe::NotYet(text()) })
+        })
+        .await
+    }
+
+    /// Waits until no run on a tenant has ended for a second. Unlike [`Self::until_quiet`] this does not wait
+    /// for runs that are planned for later, such as the look a minute after a suspension.
+    pub(super) async fn until_idle(&self) -> Result<()> {
+        probe::until("no run on a tenant", POPULATION_TIMEOUT, || async {
+            let before = self.reconciles().await?.count;
+            tokio::time::sleep(IDLE_TIME).await;
+            let after = self.reconciles().await?.count;
+            let text = || format!("{after} runs");
+            Ok(if before == after { Probe::Ready(()) } else { Probe::NotYet(text()) })
         })
         .await
     }

@@ -163,7 +163,7 @@ async fn ends(
         let member = change.member(testbed, round).await?;
         let membership = testbed.join(&member, WATCHED).await?.id;
         let mut watch = open_watch(&testbed.gateway(&member)?).await?;
-        testbed.until_quiet().await?;
+        testbed.until_idle().await?;
         let called = Instant::now();
         change.make(testbed, (&member, membership), (round, rounds)).await?;
         let answered = Instant::now();
