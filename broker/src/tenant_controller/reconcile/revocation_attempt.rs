@@ -26,6 +26,7 @@ const MAX_FAILED_RECORDS: u32 = 3;
 #[derive(Debug)]
 pub(super) struct RevocationAttempt {
     permits: Semaphore,
+    responses: AtomicU32,
     /// Namespaces of the tenant and whether they have the label, once they are listed.
     listed: OnceLock<BTreeMap<String, bool>>,
     /// Namespaces that a read did not show as the tenant's.
@@ -37,6 +38,7 @@ impl RevocationAttempt {
     pub(super) fn new() -> Self {
         Self {
             permits: Semaphore::new(MAX_IN_FLIGHT),
+            responses: AtomicU32::new(0),
             listed: OnceLock::new(),
             left_out: Mutex::default(),
             recorded: Arc::default(),
@@ -47,11 +49,19 @@ impl RevocationAttempt {
     pub(super) async fn in_flight<T>(&self, request: impl Future<Output = T>) -> T {
         let permit = self.permits.acquire().await;
         let mut request = pin!(request);
-        if let Ok(result) = tokio::time::timeout(PERMIT_TIMEOUT, &mut request).await {
-            return result;
-        }
-        drop(permit);
-        request.await
+        let result = if let Ok(result) = tokio::time::timeout(PERMIT_TIMEOUT, &mut request).await {
+            result
+        } else {
+            drop(permit);
+            request.await
+        };
+        self.responses.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Number of requests that have ended.
+    pub(super) fn responses(&self) -> u32 {
+        self.responses.load(Ordering::Relaxed)
     }
 
     /// Sets the namespaces of the tenant, each with whether it has the label, from a list. Once.

@@ -75,7 +75,6 @@ impl TenantController {
         (name, namespace): NamespaceToRevoke<'_>,
         attempt: &RevocationAttempt,
     ) -> NamespaceRevocation {
-        let mut failures = Vec::new();
         let label = async {
             if attempt.is_labelled(name) {
                 Ok(SuspendedLabel::WasThere)
@@ -84,6 +83,18 @@ impl TenantController {
             }
         };
         let labelled = attempt.in_flight(label).await;
+        self.begin_labelled(row, name, labelled, attempt).await
+    }
+
+    /// Like [`Self::begin_in`], after the request for the label had this result.
+    pub(super) async fn begin_labelled(
+        &self,
+        row: &TenantRow,
+        name: &str,
+        labelled: Result<SuspendedLabel, ClusterError>,
+        attempt: &RevocationAttempt,
+    ) -> NamespaceRevocation {
+        let mut failures = Vec::new();
         let is_labelled =
             matches!(labelled, Ok(SuspendedLabel::Written | SuspendedLabel::WasThere));
         let is_open = match labelled {
@@ -97,8 +108,12 @@ impl TenantController {
             Ok(_) => true,
             // The names of the bindings are nobody else's.
             Err(error) => {
+                let is_gone = matches!(error, ClusterError::NotFound(_));
+                if is_gone {
+                    attempt.leave_out(name);
+                }
                 failures.extend(failure(name, "label", &error));
-                !matches!(error, ClusterError::NotFound(_))
+                !is_gone
             }
         };
         let mut untried = Vec::new();

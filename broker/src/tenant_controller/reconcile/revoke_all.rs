@@ -39,7 +39,7 @@ const MAX_WAITING: usize = 32;
 /// How long the first attempt waits for the deletions of the broker's bindings before it goes on with the
 /// other bindings and the lists, because some of them may hang.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same, if these deletions are done in no namespace meanwhile.
+/// The same, if no request ends meanwhile.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl TenantController {
@@ -55,15 +55,18 @@ impl TenantController {
         let is_new = self.revocations.start_attempt(row);
         let is_first = is_new && is_first_attempt(row, self.clock.now_ms());
         let (counted, beyond) = by_quota(&rows);
-        let first = if is_first { counted.as_slice() } else { &[] };
-        let (begun, slow) = self.begin_in_all(row, first, &attempt).await;
-        let later = if is_first { Vec::new() } else { self.revocations.open(row, counted) };
+        let (first, later) = if is_first { (counted, Vec::new()) } else { (Vec::new(), counted) };
+        let (begun, slow) = self.begin_in_all(row, &first, &attempt).await;
+        let later = self.revocations.open(row, later);
         let beyond = self.revocations.open(row, beyond);
+        let has_begun: BTreeSet<&str> = begun.iter().map(|begun| begun.name.as_str()).collect();
+        let names = first.iter().map(|(name, _)| *name);
+        let slow_names: BTreeSet<&str> = names.filter(|name| !has_begun.contains(name)).collect();
         let in_progress: BTreeSet<&str> =
-            later.iter().chain(&beyond).map(|(name, _)| *name).collect();
+            later.iter().chain(&beyond).map(|(name, _)| *name).chain(slow_names.clone()).collect();
         // At once, because lists that others made long, and deletions that hang in one namespace, must not
         // keep the rights in others.
-        // All are polled while some of them wait for lists: those that are not hold permits for ever.
+        // All are polled while some wait for lists, because a future that is not polled keeps its permit.
         let completions = Semaphore::new(MAX_WAITING);
         let in_slow = slow
             .map(|begun| async {
@@ -78,7 +81,7 @@ impl TenantController {
             in_slow.boxed(),
             self.revoke_in_each(row, later, &attempt),
             self.revoke_in_each(row, beyond, &attempt),
-            self.revoke_by_lists(row, &rows, &in_progress, &attempt).boxed()
+            self.revoke_by_lists(row, &rows, (&in_progress, &slow_names), &attempt).boxed()
         );
         let in_slow = in_slow.into_iter().flatten();
         let in_rows = in_begun.into_iter().chain(in_slow).chain(in_later).chain(in_beyond);
@@ -94,12 +97,13 @@ impl TenantController {
 
     /// Labels the namespaces of a list that have no label, and revokes the rights in those without a row and
     /// outside the namespaces of the tenant. Also in one with a row that has no label although an attempt
-    /// began with it, unless its rights are revoked at the same time (`in_progress`). Returns what failed.
+    /// began with it, unless its rights are revoked at the same time (`in_progress`). Those of the first
+    /// attempt (`slow`) wait for their labels already. Returns what failed.
     async fn revoke_by_lists(
         &self,
         row: &TenantRow,
         rows: &NamespaceRows,
-        in_progress: &BTreeSet<&str>,
+        (in_progress, slow): (&BTreeSet<&str>, &BTreeSet<&str>),
         attempt: &RevocationAttempt,
     ) -> Vec<String> {
         let mut failures = Vec::new();
@@ -121,7 +125,8 @@ impl TenantController {
         attempt.set_listed(labelled);
         let (counted, _) = by_quota(rows);
         let is_unlabelled = |(name, _): &NamespaceToRevoke<'_>| unlabelled.contains(name);
-        let rows_without_label: Vec<_> = counted.into_iter().filter(is_unlabelled).collect();
+        let rows_without_label: Vec<_> =
+            counted.into_iter().filter(|it| is_unlabelled(it) && !slow.contains(it.0)).collect();
         failures.extend(self.label_all(row, &rows_without_label, attempt).await);
         let home = home_name(&row.name);
         if unlabelled.contains(home.as_str()) {
@@ -178,10 +183,15 @@ impl TenantController {
             .collect();
         let mut begun = Vec::new();
         let collect = async {
-            while let Ok(Some(namespace)) =
-                tokio::time::timeout(PROGRESS_TIMEOUT, requests.next()).await
-            {
-                begun.push(namespace);
+            loop {
+                let responses = attempt.responses();
+                match tokio::time::timeout(PROGRESS_TIMEOUT, requests.next()).await {
+                    Ok(Some(namespace)) => begun.push(namespace),
+                    Ok(None) => break,
+                    Err(_) if attempt.responses() == responses => break,
+                    // The labels of all namespaces come before the first deletion.
+                    Err(_) => {}
+                }
             }
         };
         // What has not ended goes on later.
@@ -201,7 +211,8 @@ impl TenantController {
             .map(|(name, namespace)| async move {
                 match attempt.in_flight(self.label(row, name, *namespace)).await {
                     Ok(SuspendedLabel::Written) => self.revocations.reopen(row, name),
-                    Ok(_) => {}
+                    Ok(SuspendedLabel::WasThere) => {}
+                    Ok(SuspendedLabel::NotOurs) => attempt.leave_out(name),
                     Err(error) => return failure(name, "label", &error),
                 }
                 None

@@ -203,12 +203,15 @@ impl TenantController {
     }
 
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
-    /// another one.
+    /// another one. Deletions that hang in the home delay no members.
     async fn revoke_in_home(&self, row: &TenantRow, home: &str) -> Vec<String> {
         let started = Instant::now();
         let attempt = RevocationAttempt::new();
-        let begun = self.begin_in(row, (home, None), &attempt).await;
-        let of_home = self.finish_in(row, begun, &attempt);
+        let labelled = attempt.in_flight(self.label(row, home, None)).await;
+        let of_home = async {
+            let begun = self.begin_labelled(row, home, labelled, &attempt).await;
+            self.finish_in(row, begun, &attempt).await
+        };
         let of_home = self.end_step(row, RevocationStep::Home, started, of_home);
         let members = Box::pin(self.revoke_members(row));
         let members = self.end_step(row, RevocationStep::Members, Instant::now(), members);
