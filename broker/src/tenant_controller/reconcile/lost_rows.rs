@@ -232,8 +232,8 @@ impl TenantController {
     }
 
     /// Revokes the rights in one namespace that gets no row. The broker's bindings, which are empty, alone
-    /// say that it is the tenant's, so they are deleted once those of owners are. If somebody took the
-    /// namespace away from the tenant meanwhile, those of owners stay.
+    /// say that it is the tenant's, so they are deleted once those of owners are. If a read does not show the
+    /// namespace as the tenant's, both stay until the next list.
     async fn revoke_without_row(
         &self,
         row: &TenantRow,
@@ -254,12 +254,22 @@ impl TenantController {
             let is_ours = |live: &Namespace| is_of(live, namespace, &row.name);
             ("read", live.map(|live| live.as_ref().is_some_and(is_ours)))
         };
-        let is_ours = is_ours.unwrap_or_else(|error| {
-            is_open = true;
-            failures.extend(failure(namespace, step, &error));
-            // It is the tenant's as far as the list knows.
-            listed.own_without_row.contains(namespace)
-        });
+        let is_ours = match is_ours {
+            Ok(true) => true,
+            // A proxy may have answered, or an API server that was behind. If it is true, the next list
+            // does not show the namespace either.
+            Ok(false) | Err(ClusterError::NotFound(_)) => {
+                is_open = true;
+                failures.push(format!("{step} in {namespace}: a list shows the namespace"));
+                false
+            }
+            Err(error) => {
+                is_open = true;
+                failures.extend(failure(namespace, step, &error));
+                // It is the tenant's as far as the list knows.
+                listed.own_without_row.contains(namespace)
+            }
+        };
         if is_ours {
             let record = self.record_of_deletions(row, namespace, &attempt.recorded);
             let others = self.cluster.delete_role_bindings_except(namespace, &of_broker, record);

@@ -67,12 +67,22 @@ struct Progress {
     used_at: Instant,
     has_begun: bool,
     done: BTreeSet<String>,
+    /// Namespaces in which a RoleBinding appeared during an attempt that had begun in them or was done.
+    reopened: BTreeSet<String>,
     steps: BTreeMap<RevocationStep, StepAttemptEnd>,
     /// Number of attempts on namespaces that are not done.
     attempts: BTreeMap<String, u32>,
 }
 
 impl Progress {
+    /// Records that the namespaces in which RoleBindings appeared are not done. Returns those that were; the
+    /// others have failures, or get no row and are revoked in another order.
+    fn take_reopened(&mut self) -> BTreeSet<String> {
+        let mut reopened = std::mem::take(&mut self.reopened);
+        reopened.retain(|namespace| self.done.remove(namespace));
+        reopened
+    }
+
     fn attempts(&self, namespace: &str) -> u32 {
         self.attempts.get(namespace).copied().unwrap_or_default()
     }
@@ -82,7 +92,10 @@ impl RevocationProgress {
     /// Starts an attempt at a suspension; returns whether it is the first one of this process.
     pub(super) fn start_attempt(&self, row: &TenantRow) -> bool {
         let mut is_first = false;
-        self.with(row, |progress| is_first = !std::mem::replace(&mut progress.has_begun, true));
+        self.with(row, |progress| {
+            is_first = !std::mem::replace(&mut progress.has_begun, true);
+            progress.take_reopened();
+        });
         is_first
     }
 
@@ -118,6 +131,25 @@ impl RevocationProgress {
             progress.attempts.remove(namespace);
             progress.done.insert(namespace.to_owned());
         });
+    }
+
+    /// Records that a RoleBinding appeared in a namespace of a suspension that is not complete. The API
+    /// server may have admitted it before the namespace had its label.
+    pub(in crate::tenant_controller) fn binding_appeared(&self, namespace: &str) {
+        for progress in self.lock().values_mut() {
+            let has_begun = progress.attempts.contains_key(namespace);
+            if progress.done.contains(namespace) || has_begun {
+                progress.reopened.insert(namespace.to_owned());
+            }
+        }
+    }
+
+    /// The namespaces that are done and in which a RoleBinding appeared during this attempt after their
+    /// revocation had begun. Each is returned once, and is not done from then on.
+    pub(super) fn take_reopened(&self, row: &TenantRow) -> BTreeSet<String> {
+        let mut reopened = BTreeSet::new();
+        self.with(row, |progress| reopened = progress.take_reopened());
+        reopened
     }
 
     /// Records that a namespace is not done: it had no label, so somebody may have made RoleBindings.
@@ -159,6 +191,7 @@ impl RevocationProgress {
     pub(super) fn forget_namespaces(&self, tenant: Uuid) {
         if let Some(progress) = self.lock().get_mut(&tenant) {
             progress.done.clear();
+            progress.reopened.clear();
             progress.attempts.clear();
         }
     }
@@ -176,6 +209,7 @@ impl RevocationProgress {
             used_at: now,
             has_begun: false,
             done: BTreeSet::new(),
+            reopened: BTreeSet::new(),
             steps: BTreeMap::new(),
             attempts: BTreeMap::new(),
         };
@@ -225,6 +259,32 @@ mod tests {
         progress.complete(&solar, "solar-a");
         progress.forget_namespaces(solar.id);
         assert_eq!(open(&solar), names);
+    }
+
+    #[test]
+    fn a_namespace_in_which_a_binding_appears_is_not_done() {
+        let (progress, solar) = (RevocationProgress::default(), row(TenantStatus::Suspending, 7));
+        progress.start_attempt(&solar);
+        progress.complete(&solar, "solar-a");
+        for name in ["solar-a", "solar-b", "lunar-a"] {
+            progress.binding_appeared(name);
+        }
+        assert_eq!(progress.take_reopened(&solar), ["solar-a".to_owned()].into());
+        assert!(progress.take_reopened(&solar).is_empty());
+        let is_open = || progress.open(&solar, vec![("solar-a", None)]).len() == 1;
+        assert!(is_open());
+        // It is not done, so it has a failure, or gets no row.
+        progress.count_attempt(&solar, "solar-a");
+        progress.binding_appeared("solar-a");
+        assert!(progress.take_reopened(&solar).is_empty());
+        // Between the last list and its result.
+        progress.count_attempt(&solar, "solar-a");
+        progress.binding_appeared("solar-a");
+        progress.complete(&solar, "solar-a");
+        assert!(!is_open());
+        // An attempt that was interrupted has not looked at it.
+        progress.start_attempt(&solar);
+        assert!(is_open() && progress.take_reopened(&solar).is_empty());
     }
 
     #[test]

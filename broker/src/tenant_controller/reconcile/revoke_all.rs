@@ -90,6 +90,9 @@ impl TenantController {
         let row_of = |name: &str| rows.rows.iter().find(|row| row.name == name);
         let left_out = left_out.iter().map(|name| (name.as_str(), row_of(name))).collect();
         failures.extend(self.revoke_in_each(row, left_out, &attempt).await);
+        let reopened = self.revocations.take_reopened(row);
+        let reopened = reopened.iter().map(|name| (name.as_str(), row_of(name))).collect();
+        failures.extend(self.revoke_in_each(row, reopened, &attempt).await);
         let left_out = attempt.take_wrongly_left_out().into_iter();
         failures.extend(left_out.map(|name| format!("read in {name}: a list shows the namespace")));
         Ok(failures)
@@ -145,7 +148,9 @@ impl TenantController {
         // In one that is not the tenant's any more nothing is done.
         let own: BTreeSet<&str> =
             live.iter().filter_map(|live| live.metadata.name.as_deref()).collect();
-        let names = queue.iter().map(|(name, _)| *name).chain(in_progress.iter().copied());
+        let in_progress = in_progress.iter().map(|name| (*name, None)).collect();
+        let in_progress = self.revocations.open(row, in_progress);
+        let names = queue.iter().chain(&in_progress).map(|(name, _)| *name);
         let queued = names.filter(|name| own.contains(name)).collect();
         let (in_queue, outside) = tokio::join!(
             self.revoke_in_each(row, queue, attempt),
@@ -212,7 +217,9 @@ impl TenantController {
                 match attempt.in_flight(self.label(row, name, *namespace)).await {
                     Ok(SuspendedLabel::Written) => self.revocations.reopen(row, name),
                     Ok(SuspendedLabel::WasThere) => {}
-                    Ok(SuspendedLabel::NotOurs) => attempt.leave_out(name),
+                    Ok(SuspendedLabel::NotOurs) | Err(ClusterError::NotFound(_)) => {
+                        attempt.leave_out(name);
+                    }
                     Err(error) => return failure(name, "label", &error),
                 }
                 None

@@ -23,6 +23,9 @@ use crate::{
 /// Interval at which a run looks whether the tenant was suspended or resumed meanwhile.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long the members wait for the label of the home.
+const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long a replica without the lease revokes rights while it cannot read the status of the tenant. A
 /// suspended tenant may be resumed 10 s after the suspension was complete.
 const UNKNOWN_STATUS_TIMEOUT: Duration = Duration::from_secs(4);
@@ -203,11 +206,21 @@ impl TenantController {
     }
 
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
-    /// another one. Deletions that hang in the home delay no members.
+    /// another one. If the label takes long, they lose them before it as well. Deletions that hang in the
+    /// home delay no members.
     async fn revoke_in_home(&self, row: &TenantRow, home: &str) -> Vec<String> {
         let started = Instant::now();
         let attempt = RevocationAttempt::new();
-        let labelled = attempt.in_flight(self.label(row, home, None)).await;
+        let mut label = Box::pin(attempt.in_flight(self.label(row, home, None)));
+        let early = async {
+            tokio::time::sleep(LABEL_TIMEOUT).await;
+            // What fails in that is tried again after the label.
+            self.revoke_members(row).await
+        };
+        let labelled = tokio::select! {
+            labelled = &mut label => labelled,
+            _ = Box::pin(early) => label.await,
+        };
         let of_home = async {
             let begun = self.begin_labelled(row, home, labelled, &attempt).await;
             self.finish_in(row, begun, &attempt).await

@@ -242,7 +242,9 @@ impl TenantController {
     /// Adds the tenant of a RoleBinding if it is suspended. The API server may have admitted the
     /// RoleBinding before the namespace had its label.
     fn add_suspended_tenant_of(&self, binding: &ObjectMeta) {
-        let tenant = binding.namespace.as_deref().and_then(|it| self.cache.tenant_of_namespace(it));
+        let Some(namespace) = binding.namespace.as_deref() else { return };
+        self.revocations.binding_appeared(namespace);
+        let tenant = self.cache.tenant_of_namespace(namespace);
         let suspended = self.suspended.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(tenant) = tenant.filter(|tenant| suspended.contains(tenant)) {
             self.queue.add(tenant);

@@ -218,6 +218,10 @@ async fn world_with_row_of_another_tenant() -> (World, Kubectl, Api) {
     let bind = ["create", "rolebinding", "app", "--clusterrole=view", "-n", PRODUCTION];
     let bind = [&bind[..], &["--serviceaccount=solar-production:default"]].concat();
     admin.run(&bind).await.unwrap().success().unwrap();
+    // So that its deletion is a change, as a watch shows it.
+    let finalizer = r#"{"metadata": {"finalizers": ["example.com/hold"]}}"#;
+    let patch = ["patch", "rolebinding", "app", "-n", PRODUCTION, "--type=merge", "-p", finalizer];
+    admin.run(patch).await.unwrap().success().unwrap();
 
     broker.stop().await.unwrap();
     crate::upgrade::execute(&world, On::Sqlite, TO_LUNAR).await;

@@ -258,6 +258,75 @@ async fn a_list_that_hangs_keeps_no_rights_in_the_namespaces_that_the_broker_kno
     world.proxy().unwrap().clear();
 }
 
+/// The API server may have admitted the RoleBinding before the label, and a webhook have held it since.
+#[tokio::test]
+async fn a_suspension_that_is_open_deletes_bindings_that_appear_where_it_was_done() {
+    const OTHER: &str = "solar-other";
+    let world = world_with_proxy().await;
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
+    create_namespace(&admin, OTHER).await;
+    until_bound(&world, OTHER, "admin", &["alice"]).await;
+    let refused = |seen: &RecordedRequest| {
+        seen.method == Method::DELETE && seen.path.contains(&format!("/{OTHER}/rolebindings"))
+    };
+    let refusal = Fault::respond(StatusCode::INTERNAL_SERVER_ERROR);
+    world.proxy().unwrap().add(Rule::new(refusal).when(refused));
+    let mut database = database(&world).await;
+    set_suspending(&mut database).await;
+    until_logged(broker, "a step of a tenant's suspension is open").await;
+    for labels in [json!({"tenant-broker.io/tenant": "solar"}), json!({})] {
+        bind(&admin, PRODUCTION, "later", labels).await;
+        until_revoked(&world).await;
+    }
+    let statement = "SELECT status FROM tenants WHERE name = 'solar'";
+    let status: String = sqlx::query_scalar(statement).fetch_one(&mut database).await.unwrap();
+    assert_eq!(status, "suspending", "the other namespace has bindings");
+    world.proxy().unwrap().clear();
+    until_status(&world, |status| status["state"] == "Suspended").await;
+    until(&world, &["rolebindings", "-n", OTHER], |list| {
+        list["items"].as_array().is_none_or(Vec::is_empty)
+    })
+    .await;
+}
+
+/// A webhook for namespaces may hang.
+#[tokio::test]
+async fn members_lose_their_accounts_although_the_label_of_the_home_takes_long() {
+    let world = world_with_proxy().await;
+    let admin = world.admin_kubectl().unwrap();
+    // The account of a member without a row, as after a restore.
+    let name = "member-0190a5f0-0000-7000-8000-000000000001";
+    let account = ["serviceaccount", name, "-n", "tenant-solar"].map(str::to_owned);
+    for command in [&["create"][..], &["label", "tenant-broker.io/tenant=solar"]] {
+        let (verb, labels) = command.split_first().unwrap();
+        let command = [*verb].into_iter().chain(account.iter().map(String::as_str));
+        admin.run(command.chain(labels.iter().copied())).await.unwrap().success().unwrap();
+    }
+
+    let labels = |seen: &RecordedRequest| seen.is(&Method::PATCH, "/namespaces/tenant-solar");
+    let (sender, mut was_deleted) = tokio::sync::mpsc::unbounded_channel();
+    let holds = Fault::before(move |_| {
+        let (admin, sender, account) = (admin.clone(), sender.clone(), account.clone());
+        async move {
+            // The request of the broker has a timeout of 15 s.
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(12);
+            let get = ["get", "--ignore-not-found", "-o", "name"].map(str::to_owned);
+            let get = [&get[..], &account].concat();
+            let mut is_there = true;
+            while is_there && tokio::time::Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                let got = admin.run(&get).await.unwrap().success().unwrap();
+                is_there = !got.stdout.trim().is_empty();
+            }
+            sender.send(!is_there).unwrap();
+        }
+    });
+    world.proxy().unwrap().add(Rule::new(holds).when(labels).nth(1));
+    set_suspending(&mut database(&world).await).await;
+    assert_eq!(was_deleted.recv().await, Some(true), "the account outlived the hold of the label");
+    until_revoked(&world).await;
+}
+
 /// A run may hang in a request, or its machine may have paused it while another replica completed the
 /// suspension. What it does later would undo the resumption.
 #[tokio::test]
