@@ -1,9 +1,13 @@
-//! Choice of the tenant that a new namespace is for.
+//! Choice of the tenant that a new namespace is for, and whether that tenant may have one of its
+//! name. The creation and an access review of it decide with the same functions.
 
 use super::{TenantOperations, error::TenantError};
 use crate::{
     identity::Caller,
-    tenant::{TenantName, longest_prefix},
+    tenant::{
+        AccountsError, NamespaceNameError, Tenant, TenantName, check_namespace_name,
+        longest_prefix, prefixes_of,
+    },
 };
 
 impl TenantOperations {
@@ -24,6 +28,55 @@ impl TenantOperations {
             Some(label) => label.parse().map_err(|_| TenantError::NotFound),
             None => choose(self.owned_by(caller).await?, namespace),
         }
+    }
+
+    /// The tenant of the caller that [`Self::create_namespace`] would create a namespace of this name
+    /// for, if the request has no label of a tenant; `None` if the name is refused. The copy of the
+    /// Tenants answers, and nothing is changed or recorded. Whether the tenant is active, its quota,
+    /// and what exists are not looked at.
+    ///
+    /// # Errors
+    /// The Tenants were not read yet, or cannot be watched; or the database failed.
+    pub async fn tenant_of_new_namespace(
+        &self,
+        caller: &Caller,
+        namespace: &str,
+    ) -> Result<Option<TenantName>, TenantError> {
+        let tenant = match self.choose_tenant(caller, None, namespace).await {
+            Ok(tenant) => tenant,
+            Err(TenantError::NoTenant | TenantError::AmbiguousTenant(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(cached) = self.cache.tenant(&tenant) else { return Ok(None) };
+        match self.check_name(&cached.tenant, namespace).await {
+            Ok(()) => Ok(Some(tenant)),
+            Err(TenantError::InvalidName(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks the name of a namespace, also against the names of all open tenants, and the
+    /// ServiceAccounts that other Tenants name.
+    ///
+    /// # Errors
+    /// [`TenantError::InvalidName`]; the Tenants were not read yet, or cannot be watched; or the
+    /// database failed.
+    pub(super) async fn check_name(&self, tenant: &Tenant, name: &str) -> Result<(), TenantError> {
+        check_namespace_name(tenant, name, &self.settings)?;
+        for longer in prefixes_of(name) {
+            if longer == tenant.name {
+                break;
+            }
+            if self.tenants.by_name(&longer).await?.is_some() {
+                return Err(NamespaceNameError::OtherTenant(longer).into());
+            }
+        }
+        self.cache.check_accounts(&tenant.name, name).map_err(|error| match error {
+            AccountsError::NotSynced => TenantError::NotReady {
+                reason: "the broker has not read all Tenants yet; try again",
+            },
+            AccountsError::NamedBy(_) => NamespaceNameError::OthersAccounts(name.to_owned()).into(),
+        })
     }
 }
 

@@ -20,9 +20,8 @@ use crate::{
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        AccountsError, Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName,
-        TenantSettings, check_namespace_name, check_requested_metadata, check_required_metadata,
-        prefixes_of,
+        Claim, NamespaceStatus, Tenant, TenantName, TenantSettings, check_requested_metadata,
+        check_required_metadata,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
@@ -181,26 +180,6 @@ impl TenantOperations {
             Some(membership) => Ok(membership.workspace),
             None => Ok(Box::pin(self.admit(caller, current)).await?.workspace.id),
         }
-    }
-
-    /// Checks the name of a namespace, also against the names of all open tenants, and the
-    /// ServiceAccounts that other Tenants name.
-    async fn check_name(&self, tenant: &Tenant, name: &str) -> Result<(), TenantError> {
-        check_namespace_name(tenant, name, &self.settings)?;
-        for longer in prefixes_of(name) {
-            if longer == tenant.name {
-                break;
-            }
-            if self.tenants.by_name(&longer).await?.is_some() {
-                return Err(NamespaceNameError::OtherTenant(longer).into());
-            }
-        }
-        self.cache.check_accounts(&tenant.name, name).map_err(|error| match error {
-            AccountsError::NotSynced => TenantError::NotReady {
-                reason: "the broker has not read all Tenants yet; try again",
-            },
-            AccountsError::NamedBy(_) => NamespaceNameError::OthersAccounts(name.to_owned()).into(),
-        })
     }
 
     /// Claims the namespace, with the audit row of the request.

@@ -12,7 +12,7 @@
 //! | `current_tenant` | the Tenant that decides on a right |
 //! | `list`, `members` | reads |
 //! | `join`, `wait_for_binding` | membership |
-//! | `choose`, `create`, `creation_limiter`, `wait_for_deletion` | creation of namespaces |
+//! | `choose`, `create`, `creation_limiter`, `wait_for_deletion` | creation of namespaces, and access reviews of it |
 //! | `wait_for_rbac`, `probe_access` | the wait until the rights in a new namespace are in force |
 //! | `authorize` | authorization |
 //! | `suspend` | suspension and resumption |

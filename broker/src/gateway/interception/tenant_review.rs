@@ -9,7 +9,6 @@ use crate::{
     cluster::{BrokerReadResource, ClusterList},
     gateway::{kubernetes_api::review, upstream_call::UpstreamCall},
     http::ApiError,
-    tenant::{TenantName, longest_prefix},
     tenant_operations::TenantOperations,
 };
 
@@ -109,20 +108,20 @@ async fn is_listed(call: &UpstreamCall<'_>, list: ClusterList) -> Result<bool, A
 }
 
 /// Whether the caller owns an active tenant, and their membership in it is not suspended; for a name,
-/// whether it is one of that tenant.
+/// whether that is the tenant for which the gateway would create a namespace of this name.
 async fn may_create(
     call: &UpstreamCall<'_>,
     tenants: &TenantOperations,
     name: &str,
 ) -> Result<bool, ApiError> {
     let (principal, cluster) = (call.principal, call.cluster.name());
-    let owned = tenants.owned_by(&principal.caller).await?;
-    let candidates: Vec<&TenantName> = if name.is_empty() {
-        owned.iter().collect()
+    let candidates = if name.is_empty() {
+        tenants.owned_by(&principal.caller).await?
     } else {
-        longest_prefix(&owned, name).into_iter().collect()
+        let tenant = Box::pin(tenants.tenant_of_new_namespace(&principal.caller, name)).await?;
+        tenant.into_iter().collect()
     };
-    for tenant in candidates {
+    for tenant in &candidates {
         // An owner who is no member becomes one.
         let is_suspended = principal.membership(cluster, tenant).is_some()
             && !principal.is_active_member(cluster, tenant);

@@ -1,6 +1,7 @@
 //! Tenants through the gateway, as members use them with kubectl.
 
 mod names;
+mod reviews;
 mod session;
 mod watch;
 
@@ -197,6 +198,8 @@ async fn reviews_say_what_the_gateway_does(fixture: &Fixture) {
     let mallory = through_the_gateway(&fixture.world, "mallory").await;
     for (person, args, answer) in [
         (&fixture.alice, &["create", "namespaces"][..], "yes"),
+        (&fixture.alice, &["create", "namespaces/solar-x"], "yes"),
+        (&fixture.alice, &["create", "namespaces/lunar-x"], "no"),
         (&fixture.alice, &["list", "namespaces", "-A"], "yes"),
         (&fixture.alice, &["watch", "namespaces", "-A"], "yes"),
         (&fixture.alice, &["create", "pods", "-n", "solar-a"], "yes"),
