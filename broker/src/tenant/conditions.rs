@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{ApiGroup, ClusterRoleName, Subject, TenantName, Violation, home_name};
+use super::{ApiGroup, ClusterRoleName, ExceededLimit, Subject, TenantName, Violation, home_name};
 use crate::cluster::ClusterList;
+
+/// Limits that a message names.
+const MAX_NAMED_LIMITS: usize = 10;
 
 /// Type of a condition. A type that does not hold is left out of the status, except for `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +33,8 @@ pub enum ConditionType {
     QuotaExceeded,
     /// A namespace has a name that the tenant may not have, or belongs to another tenant.
     NamespaceConflict,
+    /// The namespaces use more of a resource than `spec.resourceQuotas` allows.
+    ResourceQuotaExceeded,
     /// Amounts for the whole tenant are not divided anew, because of a namespace without a quota.
     QuotaPending,
     /// The API server refused an object.
@@ -38,7 +43,7 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All types.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ready,
         Self::Invalid,
         Self::NotCarriedOut,
@@ -50,6 +55,7 @@ impl ConditionType {
         Self::HomeTaken,
         Self::QuotaExceeded,
         Self::NamespaceConflict,
+        Self::ResourceQuotaExceeded,
         Self::QuotaPending,
         Self::ApplyFailed,
     ];
@@ -68,6 +74,7 @@ impl ConditionType {
             Self::HomeTaken => "HomeTaken",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::NamespaceConflict => "NamespaceConflict",
+            Self::ResourceQuotaExceeded => "ResourceQuotaExceeded",
             Self::QuotaPending => "QuotaPending",
             Self::ApplyFailed => "ApplyFailed",
         }
@@ -226,6 +233,23 @@ impl Condition {
         Self::new(ConditionType::NamespaceConflict, "NotItsOwn", messages.join("; "))
     }
 
+    /// Limits are below what is used. The message has no amounts that are used, because the status
+    /// would change with each use.
+    pub fn resource_quota_exceeded(tenant: &TenantName, limits: &[ExceededLimit]) -> Self {
+        let first = limits.iter().take(MAX_NAMED_LIMITS);
+        let mut named: Vec<String> = first.map(ToString::to_string).collect();
+        if limits.len() > MAX_NAMED_LIMITS {
+            named.push(format!("and {} more", limits.len() - MAX_NAMED_LIMITS));
+        }
+        let message = format!(
+            "more is used in tenant {tenant} than these limits allow, so nothing more is admitted \
+             that they count; raise them in spec.resourceQuotas, or let the owners delete objects \
+             in its namespaces (status.used of their ResourceQuotas says what each uses): {}",
+            named.join(", ")
+        );
+        Self::new(ConditionType::ResourceQuotaExceeded, "LimitBelowUse", message)
+    }
+
     /// Namespaces that are being deleted have lost their ResourceQuota, and may still use what it
     /// allowed.
     pub fn quota_pending(tenant: &TenantName, namespaces: &BTreeSet<&str>) -> Self {
@@ -260,6 +284,8 @@ fn number(count: usize, noun: &str, it: &'static str) -> (String, &'static str) 
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
     use super::*;
 
     fn solar() -> TenantName {
@@ -281,6 +307,26 @@ mod tests {
         assert!(both.message.contains("add them to"));
     }
 
+    fn exceeded(resource: &str) -> ExceededLimit {
+        ExceededLimit {
+            quota: "tenant-quota-0".to_owned(),
+            resource: resource.to_owned(),
+            limit: Quantity("3".to_owned()),
+            namespace: None,
+        }
+    }
+
+    #[test]
+    fn of_many_limits_below_the_use_the_first_are_named() {
+        let limits: Vec<ExceededLimit> =
+            (0..12).map(|number| exceeded(&format!("r{number:02}"))).collect();
+        let message =
+            |count: usize| Condition::resource_quota_exceeded(&solar(), &limits[..count]).message;
+        assert!(message(1).ends_with(": r00 3 (tenant-quota-0)"), "{}", message(1));
+        assert!(message(10).ends_with(", r09 3 (tenant-quota-0)"), "{}", message(10));
+        assert!(message(12).ends_with(", r09 3 (tenant-quota-0), and 2 more"), "{}", message(12));
+    }
+
     #[test]
     fn every_message_names_the_tenant_and_the_objects() {
         let subject = Subject::owner("ServiceAccount", "system:serviceaccount:kube-x:y").unwrap();
@@ -297,6 +343,7 @@ mod tests {
             (Condition::quota_lowered(&solar(), 3, 2), "quota of 2"),
             (Condition::namespace_conflict(&solar(), &["lunar-x"], &[]), "lunar-x"),
             (Condition::namespace_conflict(&solar(), &[], &["solar-x"]), "solar-x"),
+            (Condition::resource_quota_exceeded(&solar(), &[exceeded("secrets")]), "secrets 3"),
             (Condition::quota_pending(&solar(), &BTreeSet::from(["solar-z"])), "solar-z"),
             (Condition::apply_failed(&solar(), &["RoleBinding x".to_owned()]), "RoleBinding x"),
         ] {

@@ -10,6 +10,7 @@
 //! | `rights` | who has which ClusterRole, and why |
 //! | `desired` | the objects of a tenant in the cluster, without I/O |
 //! | `quota_division` | amounts of a quota for the whole tenant, by namespace |
+//! | `exceeded_limits` | limits that are below what the namespaces use |
 //! | `conditions`, `status` | the status of an object |
 //! | `decision` | the tenant in audit rows about it |
 //! | `cache` | Tenants and names of namespaces in memory |
@@ -25,6 +26,7 @@ mod conditions;
 mod decision;
 mod definition;
 mod desired;
+mod exceeded_limits;
 mod limits;
 mod metadata;
 mod metadata_key;
@@ -51,6 +53,7 @@ pub use conditions::{Condition, ConditionType};
 pub use decision::{decision_reason, tenant_of_decision};
 pub use definition::custom_resource_definition;
 pub use desired::{Desired, Inputs, Member, desired_state, pod_security_of};
+pub use exceeded_limits::{ExceededLimit, QuotaUse, limits_below_use};
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
 pub use metadata_key::{
     KEEP_NAMESPACES, LAST_APPLIED_ANNOTATION, NODE_SELECTOR_ANNOTATION, ON_DELETE_ANNOTATION,

@@ -18,6 +18,7 @@ mod create;
 pub(super) mod divide_quotas;
 mod inputs;
 pub(super) mod moves;
+pub(super) mod quota_use;
 pub(super) mod recorded_deletions;
 
 use std::{

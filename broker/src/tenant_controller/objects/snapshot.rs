@@ -133,6 +133,14 @@ impl Snapshot {
         })
     }
 
+    /// The ResourceQuotas by namespace and name.
+    pub(in crate::tenant_controller) fn quotas(&self) -> impl Iterator<Item = &ResourceQuota> {
+        self.objects.values().filter_map(|object| match object {
+            Object::ResourceQuota(quota) => Some(&**quota),
+            _ => None,
+        })
+    }
+
     /// The names of the namespaces with a RoleBinding of the broker: one with the label of the tenant,
     /// which only the broker and administrators may write.
     pub(in crate::tenant_controller) fn bound_namespaces(

@@ -23,7 +23,9 @@ use crate::{
     tenant_controller::{
         IN_FLIGHT_TIMEOUT, TenantController,
         error::ReconcileError,
-        namespaces::{MAX_STATUS_CHANGES, TenantNamespaces, Unlabelled, divide_quotas::Division},
+        namespaces::{
+            MAX_STATUS_CHANGES, TenantNamespaces, Unlabelled, divide_quotas::Division, quota_use,
+        },
         objects::{
             Granted,
             drift::{Drift, drift_of},
@@ -36,6 +38,8 @@ use crate::{
 
 /// Pause before a tenant is reconciled again whose new quotas are not enforced yet.
 const ENFORCEMENT_INTERVAL: Duration = Duration::from_millis(250);
+/// Pause after the first run that found a limit below what is used.
+const EXCEEDED_INTERVAL: Duration = Duration::from_secs(2);
 /// Time for the ServiceAccounts of the members of a resumed tenant. The sweep makes the others.
 const ACCOUNTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Failures that the status names.
@@ -243,6 +247,14 @@ impl TenantController {
             desired.home.clear();
         }
         outcome.conditions.append(&mut desired.conditions);
+        if let Some(exceeded) = quota_use::exceeded_condition(tenant, &outcome.namespaces, snapshot)
+        {
+            // Use is a reason for a run only once the watch has this condition.
+            if !quota_use::is_reported(object) {
+                outcome.again(EXCEEDED_INTERVAL);
+            }
+            outcome.conditions.push(exceeded);
+        }
         let mut drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
         drift.extend(unlabelled.released.iter().map(|name| Drift::released(name)));
         let failures = self.grant_all(row, snapshot, &desired, is_suspended, outcome).await?;

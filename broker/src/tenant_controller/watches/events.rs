@@ -24,7 +24,9 @@ use super::watch_retry::{WatchEnd, WatchRetry};
 use crate::{
     base::{clock::ticks, error_chain},
     cluster::{AccessReview, ClusterError, Compared, WatchEvent},
-    tenant::{ApiGroup, NamespaceReflector, TenantName, TenantReflector, tenant_of_home},
+    tenant::{
+        ApiGroup, ConditionType, NamespaceReflector, TenantName, TenantReflector, tenant_of_home,
+    },
     tenant_controller::{TenantController, namespaces::divide_quotas},
 };
 
@@ -140,7 +142,7 @@ impl TenantController {
     }
 
     /// Watches the ResourceQuotas of tenants with their amounts. Most of their events are uses of
-    /// the quota, which are no reason to reconcile.
+    /// the quota, which are no reason to reconcile unless the status says that a limit is exceeded.
     pub(in crate::tenant_controller) async fn watch_quotas(self: Arc<Self>) {
         let mut retry = WatchRetry::new(ResourceQuota::NAME);
         loop {
@@ -148,7 +150,10 @@ impl TenantController {
                 WatchEvent::Apply(quota) if was_changed(&quota) => {
                     self.add_labelled(&quota.metadata, Duration::ZERO);
                 }
-                WatchEvent::Apply(quota) if divide_quotas::is_nearly_exhausted(&quota) => {
+                WatchEvent::Apply(quota)
+                    if divide_quotas::is_nearly_exhausted(&quota)
+                        || self.is_limit_exceeded(&quota) =>
+                {
                     self.add_labelled(&quota.metadata, DIVISION_INTERVAL);
                 }
                 WatchEvent::Apply(_) | WatchEvent::Init => {}
@@ -254,6 +259,16 @@ impl TenantController {
     /// Whether a namespace is one of a tenant, as far as this process knows, or has the name of a home.
     fn is_of_tenant(&self, namespace: &str) -> bool {
         tenant_of_home(namespace).is_some() || self.cache.tenant_of_namespace(namespace).is_some()
+    }
+
+    /// Whether the status of the tenant of a quota says that more is used than a limit allows, which
+    /// ends when less is used.
+    fn is_limit_exceeded(&self, quota: &ResourceQuota) -> bool {
+        let namespace = quota.metadata.namespace.as_deref();
+        let tenant = namespace.and_then(|namespace| self.cache.tenant_of_namespace(namespace));
+        let cached = tenant.and_then(|tenant| self.cache.tenant(&tenant));
+        let kind = ConditionType::ResourceQuotaExceeded.as_str();
+        cached.is_some_and(|cached| cached.conditions.iter().any(|it| it.kind == kind))
     }
 
     /// Whether there is an object of this name, or was an open row at the last resync.
@@ -378,6 +393,33 @@ mod tests {
         assert_eq!(queued_after("solar-a", "lunar"), 1);
         // It is in the queue already, so that was not the other tenant.
         assert_eq!(queued_after("solar-a", "solar"), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn use_is_a_reason_to_reconcile_while_the_status_says_that_a_limit_is_exceeded() {
+        let storage = Storage::new(On::Sqlite).await;
+        let controller = TenantController::for_tests(&storage).await;
+        let namespace = json!({"name": "solar-a", "labels": {TENANT_LABEL: "solar"}});
+        let namespace = serde_json::from_value(namespace).unwrap();
+        NamespaceReflector::new(controller.cache.clone())
+            .apply_event(&WatchEvent::Apply(namespace));
+        let quota = |namespace: &str| -> ResourceQuota {
+            let metadata = json!({"name": "tenant-quota-0", "namespace": namespace});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let mut reflector = TenantReflector::new(controller.cache.clone(), ApiGroup::TenantBroker);
+        let kinds = [("QuotaPending", false), ("ResourceQuotaExceeded", true), ("Ready", false)];
+        for (kind, expected) in kinds {
+            let condition = json!({"type": kind, "status": "True", "message": "x"});
+            let object = json!({
+                "apiVersion": "x/v1", "kind": "Tenant", "metadata": {"name": "solar"},
+                "spec": {"owners": [{"kind": "User", "name": "alice"}]},
+                "status": {"conditions": [condition]},
+            });
+            reflector.apply_event(&WatchEvent::Apply(serde_json::from_value(object).unwrap()));
+            assert_eq!(controller.is_limit_exceeded(&quota("solar-a")), expected, "{kind}");
+            assert!(!controller.is_limit_exceeded(&quota("lunar-a")), "{kind}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod direct_namespaces;
 mod doctor;
 mod document;
 mod drift;
+mod exceeded_limits;
 mod extremes;
 mod fence;
 mod gateway;
