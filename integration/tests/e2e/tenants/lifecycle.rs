@@ -1,16 +1,21 @@
 //! The end of Tenants: of their definition, and what is left of them.
 
+use http::StatusCode;
 use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
 
 use super::reconcile::{
-    self, ALICE, PRODUCTION, apply, create_namespace, until, until_bound, until_status,
+    self, ALICE, PRODUCTION, RECONCILE_TIMEOUT, apply, create_namespace, until, until_bound,
+    until_status,
 };
 use super::{TENANT_BROKER, delete, install, until_served, with_object};
-use crate::until_logged;
+use crate::{refused, until_logged};
 
 const GHOST: &str = "ghost-a";
+/// A namespace that no earlier tenant had.
+const AGAIN: &str = "solar-again";
 /// RoleBindings of others with the label of the tenant: more than a page of the list has, which is 500.
 const LABELLED: usize = 600;
 
@@ -53,6 +58,36 @@ async fn the_deletion_of_the_definition_revokes_no_rights() {
     install(&world, &["--apply"]).await.success().unwrap();
     until_bound(&world, PRODUCTION, "admin", &[]).await;
     until_bound(&world, "tenant-solar", "tenant-owner", &[]).await;
+    tenants_of_the_definition_that_came_back_are_carried_out(&world, &admin).await;
+}
+
+/// The broker is the same process: its watch lists the new Tenants, and passes their changes on.
+async fn tenants_of_the_definition_that_came_back_are_carried_out(world: &World, admin: &Kubectl) {
+    until_served(admin, TENANT_BROKER).await;
+    apply(admin, &[ALICE]).await;
+    until_bound(world, "tenant-solar", "tenant-owner", &["alice"]).await;
+    create_namespace(admin, AGAIN).await;
+    until_bound(world, AGAIN, "admin", &["alice"]).await;
+    until_bound(world, AGAIN, "tenant-namespace-deleter", &["alice"]).await;
+
+    // A run for another reason would carry a change out as well. What people see of a Tenant comes from
+    // its watch alone.
+    let carol = world.person("carol").await.unwrap();
+    let api = carol.api().await.unwrap();
+    assert_eq!(refused(api.tenant("solar").await).status, StatusCode::NOT_FOUND);
+    apply(admin, &[ALICE, (carol.email(), &["admin"])]).await;
+    probe::until("the tenant of a new owner", RECONCILE_TIMEOUT, || async {
+        Ok(match api.tenant("solar").await {
+            Ok(_) => Probe::Ready(()),
+            Err(error) => Probe::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    until_bound(world, AGAIN, "admin", &["alice", carol.email()]).await;
+    // The namespace of the earlier tenant is nobody's.
+    let inherited = ["rolebinding", "tenant-solar-admin", "-n", PRODUCTION];
+    assert_eq!(crate::object(world, &inherited).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ mod guards;
 mod installation;
 mod kubectl_versions;
 mod lifecycle;
+mod longer_names;
 mod lost_groups;
 mod manifests;
 mod membership;

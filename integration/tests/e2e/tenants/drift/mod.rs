@@ -151,6 +151,7 @@ async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
     limits::limits_of_single_objects_come_back(&fixture).await;
     limits::limits_without_their_label_are_made_again(&fixture).await;
     a_namespace_is_restored_or_reported(&fixture).await;
+    unchanged::a_label_that_contradicts_the_tenant_does_not_last(&fixture).await;
     a_namespace_without_its_label_is_released_without_rights(&fixture).await;
     the_status_is_restored(&fixture).await;
     bindings_and_accounts_of_the_home_come_back(&fixture).await;

@@ -1,4 +1,4 @@
-//! GitOps: tools that apply an unchanged Tenant again and again.
+//! GitOps: tools that apply an unchanged Tenant, or a label that contradicts it, again and again.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,15 @@ use kube::api::{Api as KubeApi, ApiResource, DynamicObject, GroupVersionKind, Pa
 use serde_json::{Value, json};
 
 use super::{Fixture, TENANT, solar};
-use crate::tenants::reconcile::{create_namespace, until, until_status};
+use crate::tenants::reconcile::{PRODUCTION, create_namespace, until, until_status};
 use crate::tenants::with_object;
 
 /// Name of the tool as a manager of fields.
 const TOOL: &str = "gitops";
 /// How often the tool applies the same file.
 const APPLIED: usize = 100;
+/// How often another one applies a label that contradicts the Tenant.
+const CONTRADICTED: usize = 10;
 
 /// The Tenants, for requests that kubectl does not repeat fast enough.
 async fn tenants(fixture: &Fixture) -> KubeApi<DynamicObject> {
@@ -121,4 +123,34 @@ pub(super) async fn a_tool_and_the_broker_write_fields_of_their_own(fixture: &Fi
     }
     fixture.run(&["delete", "namespace", "solar-second"]).await;
     fixture.until_ready().await;
+}
+
+/// The broker has the last word each time, and writes nothing more once the tool has stopped.
+pub(super) async fn a_label_that_contradicts_the_tenant_does_not_last(fixture: &Fixture) {
+    let key = ["namespace", PRODUCTION];
+    let contradiction = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": PRODUCTION, "labels": {"team": "moon"}}});
+    let contradiction = contradiction.to_string();
+    let command =
+        ["apply", "--server-side", "--force-conflicts", "--field-manager=portal", "-o", "json"];
+    for _ in 0..CONTRADICTED {
+        let applied = with_object(&fixture.admin, &command, contradiction.as_str()).await;
+        let applied: Value = serde_json::from_str(&applied.success().unwrap().stdout).unwrap();
+        assert_eq!(applied["metadata"]["labels"]["team"], "moon", "{applied}");
+        until(&fixture.world, &key, |it| it["metadata"]["labels"]["team"] == "sun").await;
+    }
+
+    // The first runs may still follow from the last change.
+    fixture.rounds(2).await;
+    let version = async || {
+        let live = crate::object(&fixture.world, &key).await.unwrap().unwrap();
+        assert_eq!(live["metadata"]["labels"]["team"], "sun", "{live}");
+        live["metadata"]["resourceVersion"].clone()
+    };
+    let (before, written) = (version().await, writes(fixture).len());
+    fixture.rounds(3).await;
+    assert_eq!(version().await, before);
+    let later: Vec<Value> = writes(fixture).split_off(written);
+    assert!(later.is_empty(), "{later:#?}");
+    until_status(&fixture.world, |status| status["state"] == "Active").await;
 }

@@ -296,10 +296,17 @@ async fn helm_creates_the_namespace_of_a_release(fixture: &Fixture) {
     let chart = chart(fixture.alice.home());
     let chart = chart.to_str().unwrap();
     let release = ["shop", chart, "--namespace", "solar-b", "--create-namespace"];
+    // Helm looks for earlier releases before it creates the namespace, and nobody has a right in it yet.
+    let upgrade = [&["upgrade", "--install"][..], &release].concat();
+    let refused = helm.run(&upgrade).await.unwrap();
+    assert!(!refused.status.success(), "{refused:?}");
+    for text in ["secrets is forbidden", "in the namespace \"solar-b\""] {
+        assert!(refused.stderr.contains(text), "without {text:?}: {refused:?}");
+    }
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     helm.run([&["install"][..], &release].concat()).await.unwrap().success().unwrap();
     assert_eq!(listed(kubectl, &[]).await, ["solar-a", "solar-b"]);
-    let again = [&["upgrade", "--install"][..], &release].concat();
-    helm.run(again).await.unwrap().success().unwrap();
+    helm.run(upgrade).await.unwrap().success().unwrap();
     let found = ["get", "configmap", "shop", "-n", "solar-b", "-o", "name"];
     assert_eq!(succeeds(kubectl, &found).await, "configmap/shop\n");
     // Helm looks for the objects of a release before it creates the namespace.
