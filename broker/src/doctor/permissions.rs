@@ -4,6 +4,7 @@ use super::Check;
 use crate::{
     cluster::{AccessReview, Cluster, ClusterError, RBAC},
     install::{self, Parameters},
+    tenant::ApiGroup,
 };
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
@@ -86,8 +87,11 @@ const FORBIDDEN_WITHOUT_TENANTS: [Named; 3] = [
     ("delete", "", "serviceaccounts", "", ""),
 ];
 
+/// Verbs on Tenants that it must not have without `tenants.write`: a Tenant says who owns what.
+const FORBIDDEN_WITHOUT_WRITE: [&str; 4] = ["create", "update", "patch", "delete"];
+
 /// Checks that the broker has none of the [`FORBIDDEN`] permissions, nor of
-/// [`FORBIDDEN_WITHOUT_TENANTS`].
+/// [`FORBIDDEN_WITHOUT_TENANTS`] and [`FORBIDDEN_WITHOUT_WRITE`].
 pub(super) async fn forbidden(
     cluster: &Cluster,
     parameters: &Parameters,
@@ -95,7 +99,12 @@ pub(super) async fn forbidden(
 ) -> Result<(), ClusterError> {
     let without_tenants: &[Named] =
         if parameters.tenants.enabled { &[] } else { &FORBIDDEN_WITHOUT_TENANTS };
-    for &(verb, group, resource, namespace, name) in FORBIDDEN.iter().chain(without_tenants) {
+    let writes = FORBIDDEN_WITHOUT_WRITE
+        .map(|verb| (verb, ApiGroup::TenantBroker.name(), "tenants", "", ""));
+    let may_write = parameters.tenants.enabled && parameters.tenants.write;
+    let without_write: &[Named] = if may_write { &[] } else { &writes };
+    let all = FORBIDDEN.iter().chain(without_tenants).chain(without_write);
+    for &(verb, group, resource, namespace, name) in all {
         let may =
             cluster.is_allowed(AccessReview { verb, group, resource, namespace, name }).await?;
         let title = match (verb, namespace, name) {

@@ -156,24 +156,29 @@ async fn every_right_is_needed() {
     broker.start().await.unwrap();
 }
 
-/// The policies have a second binding for the namespaces of tenants, which the broker checks by its
-/// name.
+/// The policies that only a cluster with tenants has, and the second bindings of the others for the
+/// namespaces of tenants. The broker checks each by its name.
 #[tokio::test]
-async fn the_rights_to_read_second_bindings_are_needed() {
+async fn the_rights_to_read_policies_and_bindings_for_tenants_are_needed() {
+    let without_tenants = World::builder().start().await.unwrap();
+    let without_tenants = Role::open(&without_tenants).await.unwrap().rights;
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
-    let world = builder.start().await.unwrap();
+    let builder = builder.installed("tenants.direct_namespaces", true);
+    let world = builder.installed("tenants.groups", "developers").start().await.unwrap();
     let role = Role::open(&world).await.unwrap();
-    let is_second = |right: &&Right| {
-        right.resource == "validatingadmissionpolicybindings" && right.name.ends_with("-tenants")
-    };
-    let second: Vec<&Right> = role.rights.iter().filter(is_second).collect();
-    assert!(second.iter().any(|right| right.name == "tenant-tokens-tenants"), "{second:?}");
+    let is_for_tenants =
+        |right: &&Right| right.group == ADMISSION && !without_tenants.contains(right);
+    let rights: Vec<&Right> = role.rights.iter().filter(is_for_tenants).collect();
+    for name in ["tenant-tokens-tenants", "tenant-guard-creation", "tenant-broker-fence-tenants"] {
+        assert!(rights.iter().any(|right| right.name == name), "{name}: {rights:?}");
+    }
     let broker = world.broker();
     broker.stop().await.unwrap();
-    for right in second {
+    for right in rights {
         role.without(right).await.unwrap();
         let refused = format!("{:#}", broker.start().await.unwrap_err());
-        let told = format!("the broker may not read the binding {}", right.name);
+        let kind = if right.resource.ends_with("bindings") { "binding" } else { "policy" };
+        let told = format!("the broker may not read the {kind} {}", right.name);
         assert!(refused.contains(&told), "{told} is not in: {refused}");
         role.whole(right).await.unwrap();
     }

@@ -3,9 +3,14 @@
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
-    core::v1::{Namespace, ServiceAccount},
+use k8s_openapi::{
+    api::{
+        authorization::v1::{
+            ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+        },
+        core::v1::{Namespace, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Api,
@@ -61,7 +66,7 @@ impl AccessReview<'_> {
 /// Result of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRunResult {
-    /// The request would have succeeded.
+    /// The request would have succeeded, or failed only because an object of this name exists.
     Allowed,
     /// RBAC or an admission policy refused it, with this message.
     Refused(String),
@@ -135,12 +140,14 @@ impl Cluster {
             .header(http::header::CONTENT_TYPE, content_type)
             .body(body.to_string().into_bytes());
         let (parts, body) = self.send(request).await?;
+        let status = || serde_json::from_slice::<Status>(&body);
         let message = || {
-            serde_json::from_slice::<Status>(&body)
-                .map_or_else(|_| String::from_utf8_lossy(&body).into_owned(), |it| it.message)
+            status().map_or_else(|_| String::from_utf8_lossy(&body).into_owned(), |it| it.message)
         };
         Ok(match parts.status.as_u16() {
             200..300 => DryRunResult::Allowed,
+            // The API server looks for an object of this name after all policies.
+            409 if status().is_ok_and(|it| it.is_already_exists()) => DryRunResult::Allowed,
             403 | 422 => DryRunResult::Refused(message()),
             code @ (429 | 500..) => {
                 let status = Status::failure(&message(), "").with_code(code);
@@ -198,14 +205,16 @@ impl Cluster {
         Ok(without_account)
     }
 
-    /// The name of any namespace with these labels (a label selector).
+    /// The metadata of any namespace with these labels (a label selector) that is not being deleted:
+    /// the API server refuses new objects in the others, whatever the policies say.
     ///
     /// # Errors
     /// The request failed.
-    pub async fn some_namespace(&self, selector: &str) -> Result<Option<String>, ClusterError> {
+    pub async fn some_namespace(&self, selector: &str) -> Result<Option<ObjectMeta>, ClusterError> {
         let api: Api<Namespace> = Api::all(self.client());
-        let list = api.list_metadata(&ListParams::default().labels(selector).limit(1)).await?;
-        Ok(list.items.into_iter().find_map(|namespace| namespace.metadata.name))
+        let params = ListParams::default().labels(selector).fields("status.phase=Active").limit(1);
+        let list = api.list_metadata(&params).await?;
+        Ok(list.items.into_iter().next().map(|namespace| namespace.metadata))
     }
 
     async fn send(
