@@ -10,25 +10,33 @@ use super::{Tenant, TenantName, TenantSettings};
 pub enum NamespaceNameError {
     /// It is no DNS label.
     #[error(
-        "the name of a namespace has 1 to 63 lower case letters, digits and dashes, and begins and \
-         ends with a letter or digit"
+        "tenant {0} cannot have a namespace of this name, because a name has 1 to 63 lower case \
+         letters, digits and dashes, and begins and ends with a letter or digit; choose another \
+         name"
     )]
-    Malformed,
+    Malformed(TenantName),
     /// It has another prefix than the Tenant demands.
-    #[error("namespace names of tenant {0} begin with {0}-")]
+    #[error("namespace names of tenant {0} begin with {0}-; choose such a name")]
     Prefix(TenantName),
     /// It has another prefix than the operator demands.
     #[error(
         "namespace names of tenant {0} begin with {0}-, although it sets forceTenantPrefix to \
-         false, because the operator does not allow others (tenants.free_names)"
+         false, because the operator does not allow others (tenants.free_names); choose such a \
+         name, or ask the operator"
     )]
     NoFreeNames(TenantName),
     /// Homes of tenants and namespaces of personal workspaces have such names.
-    #[error("names that begin with tenant- are reserved for the broker; choose another one")]
-    Reserved,
+    #[error(
+        "names that begin with tenant- are reserved for the broker; choose another name for the \
+         namespace of tenant {0}"
+    )]
+    Reserved(TenantName),
     /// The operator keeps it for the cluster.
-    #[error("the operator protects this name (tenants.protected_names); choose another one")]
-    Protected,
+    #[error(
+        "the operator protects this name (tenants.protected_names); choose another name for the \
+         namespace of tenant {0}, or ask the operator"
+    )]
+    Protected(TenantName),
     /// It begins with the longer name of another tenant.
     #[error("names that begin with {0}- belong to tenant {0}; choose another one")]
     OtherTenant(TenantName),
@@ -123,10 +131,10 @@ pub fn check_namespace_name(
     settings: &TenantSettings,
 ) -> Result<(), NamespaceNameError> {
     if !is_dns_label(name) {
-        return Err(NamespaceNameError::Malformed);
+        return Err(NamespaceNameError::Malformed(tenant.name.clone()));
     }
     if name.starts_with(NAME_PREFIX) {
-        return Err(NamespaceNameError::Reserved);
+        return Err(NamespaceNameError::Reserved(tenant.name.clone()));
     }
     if !is_namespace_name(&tenant.name, name) {
         if tenant.namespace_options.force_tenant_prefix {
@@ -137,7 +145,7 @@ pub fn check_namespace_name(
         }
     }
     if settings.protected_names.matches(name) {
-        return Err(NamespaceNameError::Protected);
+        return Err(NamespaceNameError::Protected(tenant.name.clone()));
     }
     Ok(())
 }
@@ -243,13 +251,14 @@ mod tests {
     fn names_of_the_broker_and_of_the_cluster_are_no_tenants() {
         let free = TenantSettings { free_names: true, ..TenantSettings::default() };
         let check = |name, settings| check_namespace_name(&tenant(false), name, settings);
-        assert_eq!(check("tenant-lunar", &free), Err(NamespaceNameError::Reserved));
-        assert_eq!(check("kube-system", &free), Err(NamespaceNameError::Protected));
-        assert_eq!(check("default", &free), Err(NamespaceNameError::Protected));
-        assert_eq!(check("a.b", &free), Err(NamespaceNameError::Malformed));
+        let solar = || name("solar");
+        assert_eq!(check("tenant-lunar", &free), Err(NamespaceNameError::Reserved(solar())));
+        assert_eq!(check("kube-system", &free), Err(NamespaceNameError::Protected(solar())));
+        assert_eq!(check("default", &free), Err(NamespaceNameError::Protected(solar())));
+        assert_eq!(check("a.b", &free), Err(NamespaceNameError::Malformed(solar())));
         let broken =
             TenantSettings { protected_names: "(".to_owned().into(), ..TenantSettings::default() };
-        assert_eq!(check("solar-x", &broken), Err(NamespaceNameError::Protected));
+        assert_eq!(check("solar-x", &broken), Err(NamespaceNameError::Protected(solar())));
     }
 
     #[test]
@@ -257,7 +266,7 @@ mod tests {
         let refused = check_namespace_name(&tenant(true), "x", &TenantSettings::default());
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "namespace names of tenant solar begin with solar-"
+            "namespace names of tenant solar begin with solar-; choose such a name"
         );
     }
 

@@ -73,7 +73,11 @@ impl TenantOperations {
         }
         self.cache.check_accounts(&tenant.name, name).map_err(|error| match error {
             AccountsError::NotSynced => TenantError::NotReady {
-                reason: "the broker has not read all Tenants yet; try again",
+                reason: format!(
+                    "the broker has not read all Tenants yet, so tenant {} gets no namespaces; try \
+                     again",
+                    tenant.name
+                ),
             },
             AccountsError::NamedBy(_) => NamespaceNameError::OthersAccounts(name.to_owned()).into(),
         })

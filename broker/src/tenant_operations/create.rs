@@ -20,8 +20,8 @@ use crate::{
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
-        Claim, NamespaceStatus, Tenant, TenantName, TenantSettings, check_requested_metadata,
-        check_required_metadata,
+        Claim, NamespaceStatus, Tenant, TenantName, TenantRow, TenantSettings,
+        check_requested_metadata, check_required_metadata,
     },
     tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
@@ -210,7 +210,8 @@ impl TenantOperations {
                 true
             }
             Some(Claim::Exists(_) | Claim::OtherTenant) => {
-                return Err(TenantError::NamespaceExists(name.to_owned()));
+                let (tenant, namespace) = (tenant.clone(), name.to_owned());
+                return Err(TenantError::NamespaceExists { tenant, namespace });
             }
             Some(Claim::QuotaExceeded { used, quota }) => {
                 return Err(TenantError::QuotaExceeded { tenant: tenant.clone(), used, quota });
@@ -236,15 +237,15 @@ impl TenantOperations {
                     if row.name.is_tenant_of(&live.metadata) && !has_label_of_a_move(&live) =>
                 {
                     if is_retry {
-                        self.wait_until_complete(row.id, name).await?;
+                        self.wait_until_complete(row, name).await?;
                         Ok(live)
                     } else {
-                        Err(TenantError::NamespaceExists(namespace))
+                        Err(TenantError::NamespaceExists { tenant: row.name.clone(), namespace })
                     }
                 }
                 _ => {
                     self.tenants.release_claim(row.id, name, user).await?;
-                    Err(TenantError::NamespaceExists(namespace))
+                    Err(TenantError::NamespaceExists { tenant: row.name.clone(), namespace })
                 }
             },
             CreateNamespaceError::NotCreated { source, .. } => {
@@ -274,14 +275,17 @@ impl TenantOperations {
 
     /// Waits until a namespace that an earlier request of the same user created has all of its
     /// objects. That request or the controller creates them.
-    async fn wait_until_complete(&self, tenant: Uuid, name: &str) -> Result<(), TenantError> {
+    async fn wait_until_complete(&self, tenant: &TenantRow, name: &str) -> Result<(), TenantError> {
         let complete = async {
             loop {
                 let row = self.tenants.namespace_row(name).await?;
-                match row.filter(|row| row.tenant_id == tenant).map(|row| row.status) {
+                match row.filter(|row| row.tenant_id == tenant.id).map(|row| row.status) {
                     Some(NamespaceStatus::Creating) => {}
                     Some(NamespaceStatus::Active) => return Ok(()),
-                    _ => return Err(TenantError::NamespaceExists(name.to_owned())),
+                    _ => {
+                        let (tenant, namespace) = (tenant.name.clone(), name.to_owned());
+                        return Err(TenantError::NamespaceExists { tenant, namespace });
+                    }
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
@@ -325,7 +329,7 @@ fn check_metadata(
     let labels = with(&request.labels, &given);
     let annotations = with(&request.annotations, &options.additional_metadata.annotations);
     check_required_metadata(&options.required_metadata, &labels, &annotations)
-        .map_err(TenantError::MissingMetadata)
+        .map_err(|missing| TenantError::MissingMetadata { tenant: tenant.name.clone(), missing })
 }
 
 /// The namespace of an audit row, which has no column for it.
@@ -373,7 +377,9 @@ mod tests {
             let missing = check(labels).unwrap_err();
             assert_eq!(
                 missing.to_string(),
-                "the namespace needs the label env with a value that matches prod|test"
+                "tenant solar requires metadata of its namespaces (requiredMetadata): the \
+                 namespace needs the label env with a value that matches prod|test; add what is \
+                 missing, or ask an administrator"
             );
         }
         let refused = check(&[("env", "prod"), (TENANT_LABEL, "lunar")]).unwrap_err();

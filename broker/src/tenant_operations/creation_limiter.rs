@@ -29,9 +29,11 @@ impl CreationLimiter {
     /// [`TenantError::NotReady`] if the others do not end in time.
     pub(super) async fn acquire(&self, user: Uuid) -> Result<OwnedSemaphorePermit, TenantError> {
         let permit = tokio::time::timeout(ACQUIRE_TIMEOUT, self.of(user).acquire_owned()).await;
-        permit.ok().and_then(Result::ok).ok_or(TenantError::NotReady {
-            reason: "too many namespaces that you requested are still being created; try again \
-                     later",
+        permit.ok().and_then(Result::ok).ok_or_else(|| TenantError::NotReady {
+            reason: format!(
+                "{MAX_CONCURRENT} namespaces that you requested are still being created, and you \
+                 may have no more at a time; try again later"
+            ),
         })
     }
 

@@ -121,15 +121,22 @@ impl TenantOperations {
             CustomObject::Found(_) | CustomObject::Missing => return Err(TenantError::NotFound),
             CustomObject::Unknown => {
                 return Err(TenantError::NotReady {
-                    reason: "the API server does not serve Tenants to the broker; have an \
-                             administrator run tenant-broker install --apply",
+                    reason: format!(
+                        "tenant {} cannot be read, because the API server does not serve Tenants \
+                         to the broker; have an administrator run tenant-broker install --apply",
+                        row.name
+                    ),
                 });
             }
         };
         let Ok(tenant) = Tenant::parse(row.name.as_str(), &object.data["spec"]) else {
             return Err(TenantError::NotReady {
-                reason: "the Tenant breaks a rule of its definition, so nothing of it is carried \
-                         out; its condition Invalid says which one",
+                reason: format!(
+                    "the Tenant {} breaks a rule of its definition, so nothing of it is carried \
+                     out; ask an administrator to correct it (its condition Invalid names the \
+                     rule)",
+                    row.name
+                ),
             });
         };
         Ok(LiveTenant {

@@ -22,8 +22,8 @@ pub enum TenantError {
     NotFound,
     /// The caller may see the tenant, but does not own it.
     #[error(
-        "only an owner of tenant {tenant} may do that; `kubectl tenant tenants get {tenant}` shows \
-         your rights"
+        "only an owner of tenant {tenant} may do that; ask an owner or an administrator \
+         (`kubectl tenant tenants get {tenant}` shows your rights)"
     )]
     NotOwner {
         /// The tenant.
@@ -41,13 +41,24 @@ pub enum TenantError {
     #[error(transparent)]
     InvalidName(#[from] NamespaceNameError),
     /// A new namespace lacks labels or annotations that the Tenant demands.
-    #[error("{}", joined(.0))]
-    MissingMetadata(Vec<MissingMetadata>),
+    #[error(
+        "tenant {tenant} requires metadata of its namespaces (requiredMetadata): {}; add what is \
+         missing, or ask an administrator", joined(.missing)
+    )]
+    MissingMetadata {
+        /// The tenant.
+        tenant: TenantName,
+        /// What the namespace lacks.
+        missing: Vec<MissingMetadata>,
+    },
     /// A label or annotation cannot be set; the text has its field and the rule.
     #[error("{0}")]
     InvalidMetadata(String),
     /// The tenant has as many namespaces as it may have.
-    #[error("exceeded namespace quota: tenant {tenant} has {used} of {quota}")]
+    #[error(
+        "exceeded namespace quota: tenant {tenant} has {used} of {quota}; delete a namespace, or \
+         ask an administrator"
+    )]
     QuotaExceeded {
         /// The tenant.
         tenant: TenantName,
@@ -57,8 +68,16 @@ pub enum TenantError {
         quota: u32,
     },
     /// A namespace of this name exists, or another tenant has claimed it.
-    #[error("the namespace {0} exists already; choose another name")]
-    NamespaceExists(String),
+    #[error(
+        "no namespace was created for tenant {tenant}, because {namespace} exists already; choose \
+         another name"
+    )]
+    NamespaceExists {
+        /// The tenant of the request. The namespace may be of another one, which is not named.
+        tenant: TenantName,
+        /// Name of the namespace.
+        namespace: String,
+    },
     /// The API server refused to create this namespace, and does not have it.
     #[error("the API server did not create the namespace {namespace}; nothing was changed")]
     NotCreated {
@@ -95,15 +114,15 @@ pub enum TenantError {
     NoTenant,
     /// The caller owns these tenants, and the name of the namespace begins with none of them.
     #[error(
-        "you own several tenants ({}): name the namespace TENANT-NAME, or give it the label \
-         {TENANT_LABEL}", names(.0)
+        "you own several tenants ({}), and the name of the namespace begins with none of them: \
+         name it TENANT-NAME, or give it the label {TENANT_LABEL}", names(.0)
     )]
     AmbiguousTenant(Vec<TenantName>),
     /// The broker or the tenant is in a state that does not allow the operation yet.
     #[error("{reason}")]
     NotReady {
-        /// The state, and what to do.
-        reason: &'static str,
+        /// The state, of which tenant if it is known, and what to do.
+        reason: String,
     },
     /// The caller may not do this.
     #[error(transparent)]
@@ -127,9 +146,9 @@ impl TenantError {
             Self::NotOwner { .. }
             | Self::NotActive { .. }
             | Self::InvalidName(_)
-            | Self::MissingMetadata(_)
+            | Self::MissingMetadata { .. }
             | Self::QuotaExceeded { .. }
-            | Self::NamespaceExists(_)
+            | Self::NamespaceExists { .. }
             | Self::NotCreated { .. }
             | Self::Access(_)
             | Self::Workspace(
@@ -194,8 +213,8 @@ mod tests {
         let tenants = ["lunar", "solar"].map(|name| name.parse().unwrap());
         assert_eq!(
             TenantError::AmbiguousTenant(tenants.to_vec()).to_string(),
-            "you own several tenants (lunar, solar): name the namespace TENANT-NAME, or give it the \
-             label tenant-broker.io/tenant"
+            "you own several tenants (lunar, solar), and the name of the namespace begins with \
+             none of them: name it TENANT-NAME, or give it the label tenant-broker.io/tenant"
         );
     }
 }

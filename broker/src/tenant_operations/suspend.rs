@@ -229,7 +229,10 @@ fn refuse_resumption(row: &TenantRow, now: i64) -> Result<(), TenantError> {
     match row.status {
         TenantStatus::Active | TenantStatus::Resuming => Ok(()),
         TenantStatus::Suspending => Err(TenantError::NotReady {
-            reason: "the tenant is still being suspended; resume it when no step is open",
+            reason: format!(
+                "tenant {} is still being suspended; resume it when no step is open",
+                row.name
+            ),
         }),
         TenantStatus::Suspended => {
             let left = u64::try_from(row.status_changed_at + TOKEN_CACHE_MS - now).unwrap_or(0);
@@ -277,7 +280,12 @@ mod tests {
         for status in [TenantStatus::Active, TenantStatus::Resuming] {
             assert!(refused(status, 0).is_ok());
         }
-        assert!(matches!(refused(TenantStatus::Suspending, 0), Err(TenantError::NotReady { .. })));
+        let early = refused(TenantStatus::Suspending, 0).unwrap_err();
+        assert!(matches!(early, TenantError::NotReady { .. }), "{early:?}");
+        assert!(
+            early.to_string().starts_with("tenant solar is still being suspended; "),
+            "{early}"
+        );
         assert!(matches!(refused(TenantStatus::Closed, 0), Err(TenantError::NotFound)));
         for (now, seconds) in [(100_000, 10), (100_001, 10), (109_000, 1), (109_999, 1)] {
             let error = refused(TenantStatus::Suspended, now).unwrap_err();

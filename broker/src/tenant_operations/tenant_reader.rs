@@ -170,7 +170,8 @@ impl TenantOperations {
             Ok(())
         } else {
             Err(TenantError::NotReady {
-                reason: "the broker has not read the Tenants of the cluster yet; try again",
+                reason: "the broker has not read the Tenants of the cluster yet; try again"
+                    .to_owned(),
             })
         }
     }

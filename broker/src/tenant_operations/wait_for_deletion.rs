@@ -26,7 +26,7 @@ impl TenantOperations {
     ) -> Result<bool, TenantError> {
         let Some(tenant) = self.tenants.by_name(tenant).await? else { return Ok(false) };
         let name = match refusal {
-            TenantError::NamespaceExists(name) => Some(name.clone()),
+            TenantError::NamespaceExists { namespace, .. } => Some(namespace.clone()),
             TenantError::QuotaExceeded { .. } => {
                 self.counted_namespace_that_is_gone(&tenant).await?
             }

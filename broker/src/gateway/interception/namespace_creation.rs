@@ -161,7 +161,7 @@ async fn create_in_tenant(
 fn creation_error(error: TenantError, name: &str) -> CreationError {
     let text = error.to_string();
     let reason = match error {
-        TenantError::NamespaceExists(_) => RefusalReason::AlreadyExists,
+        TenantError::NamespaceExists { .. } => RefusalReason::AlreadyExists,
         TenantError::QuotaExceeded { .. }
         | TenantError::NotOwner { .. }
         | TenantError::NotActive { .. }
@@ -169,7 +169,7 @@ fn creation_error(error: TenantError, name: &str) -> CreationError {
         | TenantError::NoTenant
         | TenantError::AmbiguousTenant(_) => RefusalReason::Forbidden(text),
         TenantError::InvalidName(_)
-        | TenantError::MissingMetadata(_)
+        | TenantError::MissingMetadata { .. }
         | TenantError::InvalidMetadata(_) => RefusalReason::Invalid(text),
         other => return CreationError::Failed(other.into()),
     };
@@ -229,7 +229,10 @@ mod tests {
     fn errors_of_tenants_have_the_statuses_of_the_api_server() {
         let solar = || "solar".parse().unwrap();
         for (error, expected) in [
-            (TenantError::NamespaceExists("solar-a".to_owned()), 409),
+            (
+                TenantError::NamespaceExists { tenant: solar(), namespace: "solar-a".to_owned() },
+                409,
+            ),
             (TenantError::QuotaExceeded { tenant: solar(), used: 5, quota: 5 }, 403),
             (TenantError::NotOwner { tenant: solar() }, 403),
             (TenantError::NoTenant, 403),
@@ -248,7 +251,8 @@ mod tests {
             serde_json::from_slice(refusal.response("r-1").body()).unwrap();
         assert_eq!(
             status["message"],
-            "namespaces \"solar-a\" is forbidden: exceeded namespace quota: tenant solar has 5 of 5"
+            "namespaces \"solar-a\" is forbidden: exceeded namespace quota: tenant solar has 5 of \
+             5; delete a namespace, or ask an administrator"
         );
         let failed = creation_error(TenantError::Database(sqlx::Error::PoolClosed), "solar-a");
         assert!(

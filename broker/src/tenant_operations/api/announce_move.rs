@@ -36,7 +36,7 @@ impl AnnounceMove {
         request: OptionalJson<MoveNamespaceRequest>,
     ) -> Result<Json<NamespaceMovePlan>, ApiError> {
         let (tenants, name) = self.tenants.with_name(&name.0)?;
-        let namespace = super::namespace_name(&namespace.0)?;
+        let namespace = super::namespace_name(&name, &namespace.0)?;
         let permit = tenants.authorize_moves(&caller.0, &name, namespace).await?;
         Ok(Json(tenants.announce_move(&permit, &name, namespace, &request.0).await?))
     }

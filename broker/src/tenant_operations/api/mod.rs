@@ -27,7 +27,10 @@ use self::{
 use tenant_shared::is_dns_label;
 
 use super::{TenantError, TenantOperations};
-use crate::{http::ApiError, tenant::NamespaceNameError};
+use crate::{
+    http::ApiError,
+    tenant::{NamespaceNameError, TenantName},
+};
 
 /// Operations on tenants.
 pub type TenantApi = (
@@ -68,14 +71,14 @@ pub fn api(tenants: Option<TenantOperations>) -> TenantApi {
     )
 }
 
-/// The name of a namespace in a path.
+/// The name of a namespace in a path, which a tenant is to get.
 ///
 /// # Errors
 /// 400: no namespace can have this name.
-fn namespace_name(name: &str) -> Result<&str, ApiError> {
+fn namespace_name<'a>(tenant: &TenantName, name: &'a str) -> Result<&'a str, ApiError> {
     if is_dns_label(name) {
         Ok(name)
     } else {
-        Err(TenantError::InvalidName(NamespaceNameError::Malformed).into())
+        Err(TenantError::InvalidName(NamespaceNameError::Malformed(tenant.clone())).into())
     }
 }

@@ -27,7 +27,7 @@ impl PlanMove {
         namespace: Path<String>,
     ) -> Result<Json<NamespaceMovePlan>, ApiError> {
         let (tenants, name) = self.tenants.with_name(&name.0)?;
-        let namespace = super::namespace_name(&namespace.0)?;
+        let namespace = super::namespace_name(&name, &namespace.0)?;
         let permit = tenants.authorize_moves(&caller.0, &name, namespace).await?;
         Ok(Json(tenants.plan_move(&permit, &name, namespace).await?))
     }

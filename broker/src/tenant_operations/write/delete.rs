@@ -116,7 +116,7 @@ impl TenantOperations {
         live: DynamicObject,
         namespaces: NamespacesOnDelete,
     ) -> Result<bool, TenantWriteError> {
-        let operations = self.clone();
+        let (operations, name) = (self.clone(), live.name_any());
         let deletion = async move {
             match namespaces {
                 NamespacesOnDelete::Refuse => operations.delete_now(&live).await,
@@ -127,7 +127,9 @@ impl TenantOperations {
             Ok(deleted) => deleted,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(TenantError::NotReady {
-                reason: "the broker stops; try again, because the Tenant may still exist",
+                reason: format!(
+                    "the broker stops; try again, because the Tenant {name} may still exist"
+                ),
             }
             .into()),
         }

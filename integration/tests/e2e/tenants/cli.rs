@@ -158,7 +158,7 @@ async fn namespaces_are_created(alice: &Person, bob: &Person) {
     refused(alice, &["namespaces", "create", "solar-more"], "has 2 of 2").await;
     let text = "you own no tenant";
     refused(bob, &["namespaces", "create", "solar-bob"], text).await;
-    let text = "only an owner of tenant solar may do that";
+    let text = "only an owner of tenant solar may do that; ask an owner or an administrator";
     refused(bob, &["namespaces", "create", "solar-bob", "--tenant", "solar"], text).await;
     for person in [alice, bob] {
         let list = json_of(person, &["namespaces", "list"]).await;

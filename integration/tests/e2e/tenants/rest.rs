@@ -229,7 +229,12 @@ async fn a_viewer_is_no_owner(fixture: &Fixture) {
 async fn refusals_have_codes_and_say_what_to_do(fixture: &Fixture) {
     let api = &fixture.owner;
     for (name, status, code, text) in [
-        ("lunar-x", 400, Code::InvalidRequest, "namespace names of tenant solar begin with solar-"),
+        (
+            "lunar-x",
+            400,
+            Code::InvalidRequest,
+            "namespace names of tenant solar begin with solar-; choose such a name",
+        ),
         ("solar-X", 400, Code::InvalidRequest, "lower case"),
         (PRODUCTION, 409, Code::NamespaceExists, PRODUCTION),
     ] {
@@ -246,7 +251,9 @@ async fn refusals_have_codes_and_say_what_to_do(fixture: &Fixture) {
     api.create_tenant_namespace(SOLAR, "solar-third").await.unwrap();
     let full = refused(api.create_tenant_namespace(SOLAR, "solar-fourth").await);
     assert_eq!((full.status, full.code()), (StatusCode::FORBIDDEN, Code::NamespaceQuotaExceeded));
-    assert!(full.body.contains("exceeded namespace quota: tenant solar has 3 of 3"), "{full}");
+    let text = "exceeded namespace quota: tenant solar has 3 of 3; delete a namespace, or ask an \
+                administrator";
+    assert!(full.body.contains(text), "{full}");
     let fourth = crate::object(&fixture.world, &["namespace", "solar-fourth"]).await.unwrap();
     assert_eq!(fourth, None);
 }

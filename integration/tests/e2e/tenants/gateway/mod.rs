@@ -154,7 +154,7 @@ async fn a_namespace_works_at_once(fixture: &Fixture) {
 async fn what_the_api_server_would_refuse_is_refused_alike(fixture: &Fixture) {
     let kubectl = fixture.alice.kubectl();
     fails(kubectl, &["create", "namespace", "solar-a"], &["AlreadyExists"]).await;
-    let rule = "namespace names of tenant solar begin with solar-";
+    let rule = "namespace names of tenant solar begin with solar-; choose such a name";
     fails(kubectl, &["create", "namespace", "stellar-a"], &[rule]).await;
     fails(kubectl, &["create", "namespace", "solar-b", "--dry-run=server"], &["dryRun"]).await;
     let api = fixture.alice.api().await.unwrap();
@@ -237,7 +237,8 @@ async fn a_file_with_a_namespace_and_its_objects_is_applied(fixture: &Fixture) {
     let said = seen("solar-b").await;
     assert!(!said.contains("lunar") && !said.contains("tenant-solar"), "{said}");
     assert_eq!(listed(kubectl, &["-l", "team=a"]).await, ["solar-b"]);
-    let quota = "exceeded namespace quota: tenant solar has 2 of 2";
+    let quota = "exceeded namespace quota: tenant solar has 2 of 2; delete a namespace, or ask an \
+                 administrator";
     fails(kubectl, &["create", "namespace", "solar-c"], &["Forbidden", quota]).await;
 }
 

@@ -16,7 +16,8 @@ use crate::tenants::with_object;
 
 /// The characters with which the API server completes a `generateName`.
 const SUFFIX_ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
-const FULL: &str = "exceeded namespace quota: tenant solar has 2 of 2";
+const FULL: &str = "exceeded namespace quota: tenant solar has 2 of 2; delete a namespace, or ask \
+                    an administrator";
 /// An object that keeps its namespace from its end.
 const HELD: &str = "held";
 
@@ -50,7 +51,8 @@ async fn a_name_is_generated(fixture: &Fixture, api: &Api) -> String {
         let (status, answer) = create(api, json!({"generateName": prefix})).await;
         assert_eq!((status.as_u16(), &answer["reason"]), (422, &json!("Invalid")), "{answer}");
         let message = answer["message"].as_str().unwrap();
-        assert!(message.contains("namespace names of tenant solar begin with solar-"), "{answer}");
+        let rule = "namespace names of tenant solar begin with solar-; choose such a name";
+        assert!(message.contains(rule), "{answer}");
     }
     let object = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "solar-"},
