@@ -32,26 +32,44 @@ impl TenantOperations {
             }
             _ => None,
         };
-        let Some(name) = name else { return Ok(false) };
+        // The end may have been recorded since the refusal.
+        let Some(name) = name else { return self.has_room_again(&tenant, refusal).await };
         let row = async || {
             let row = self.tenants.namespace_row(&name).await?;
-            let was_created = |row: &NamespaceRow| {
-                use NamespaceStatus::{Active, Terminating};
-                row.tenant_id == tenant.id && matches!(row.status, Active | Terminating)
-            };
-            Ok::<_, TenantError>(row.filter(was_created))
+            Ok::<_, TenantError>(row.filter(|row| row.status != NamespaceStatus::Gone))
         };
-        if row().await?.is_none() || self.live_namespace(&name).await?.is_some() {
+        let was_created = |row: &NamespaceRow| {
+            use NamespaceStatus::{Active, Terminating};
+            row.tenant_id == tenant.id && matches!(row.status, Active | Terminating)
+        };
+        if self.live_namespace(&name).await?.is_some() {
             return Ok(false);
+        }
+        match row().await? {
+            // Since the refusal.
+            None => return Ok(true),
+            Some(row) if !was_created(&row) => return Ok(false),
+            Some(_) => {}
         }
         self.controller.reconcile_soon(&tenant.name);
         let recorded = async {
-            while row().await?.is_some() {
+            while row().await?.is_some_and(|row| was_created(&row)) {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             Ok(true)
         };
         tokio::time::timeout(GONE_TIMEOUT, recorded).await.unwrap_or(Ok(false))
+    }
+
+    /// Whether fewer namespaces count than at the refusal of a creation beyond the quota.
+    async fn has_room_again(
+        &self,
+        tenant: &TenantRow,
+        refusal: &TenantError,
+    ) -> Result<bool, TenantError> {
+        let TenantError::QuotaExceeded { used, .. } = refusal else { return Ok(false) };
+        let counted = self.tenants.counted_namespaces(tenant.id).await?;
+        Ok(usize::try_from(*used).is_ok_and(|used| counted < used))
     }
 
     /// A namespace of a tenant that counts and that the watch of namespaces no longer shows. If one is being
