@@ -35,7 +35,7 @@ const LOCK_TENANT: &str = "UPDATE tenants SET status = status WHERE id = $1 AND 
 const LOCK_NAMESPACE: &str = "UPDATE tenant_namespaces SET status = status WHERE name = $1";
 
 /// The statuses that [`NamespaceStatus::counts`] names.
-const COUNT: &str = "\
+pub(super) const COUNT: &str = "\
 SELECT COUNT(*) FROM tenant_namespaces \
 WHERE tenant_id = $1 AND status IN ('creating', 'active', 'terminating')";
 

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{
     MAX_BATCH, NamespaceRow, NamespaceRows, NamespaceStatus, Tenants,
+    claim::COUNT,
     namespace_row::{StoredNamespace, select_namespace},
 };
 use crate::{on_engine, tenant::limits::MAX_NAMESPACES};
@@ -75,8 +76,9 @@ impl Tenants {
     /// # Errors
     /// The database failed.
     pub async fn counted_namespaces(&self, tenant: Uuid) -> sqlx::Result<usize> {
-        let namespaces = self.namespaces(tenant).await?;
-        Ok(namespaces.iter().filter(|row| row.status.counts()).count())
+        let counted: i64 = on_engine!(self.db.reader(), pool =>
+            sqlx::query_scalar(COUNT).bind(tenant).fetch_one(pool).await)?;
+        Ok(usize::try_from(counted).unwrap_or_default())
     }
 
     /// The namespaces of a tenant, in any status but `Gone`. At most 20,000: as many as a tenant can
