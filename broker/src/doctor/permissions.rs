@@ -87,11 +87,12 @@ const FORBIDDEN_WITHOUT_TENANTS: [Named; 3] = [
     ("delete", "", "serviceaccounts", "", ""),
 ];
 
-/// Verbs on Tenants that it must not have without `tenants.write`: a Tenant says who owns what.
-const FORBIDDEN_WITHOUT_WRITE: [&str; 4] = ["create", "update", "patch", "delete"];
+/// Verbs on Tenants that the broker must not have, because a Tenant says who owns what. With
+/// `tenants.write` it has some of them, on those of its own group.
+const FORBIDDEN_ON_TENANTS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
 /// Checks that the broker has none of the [`FORBIDDEN`] permissions, nor of
-/// [`FORBIDDEN_WITHOUT_TENANTS`] and [`FORBIDDEN_WITHOUT_WRITE`].
+/// [`FORBIDDEN_WITHOUT_TENANTS`] and [`FORBIDDEN_ON_TENANTS`].
 pub(super) async fn forbidden(
     cluster: &Cluster,
     parameters: &Parameters,
@@ -99,16 +100,18 @@ pub(super) async fn forbidden(
 ) -> Result<(), ClusterError> {
     let without_tenants: &[Named] =
         if parameters.tenants.enabled { &[] } else { &FORBIDDEN_WITHOUT_TENANTS };
-    let writes = FORBIDDEN_WITHOUT_WRITE
-        .map(|verb| (verb, ApiGroup::TenantBroker.name(), "tenants", "", ""));
     let may_write = parameters.tenants.enabled && parameters.tenants.write;
-    let without_write: &[Named] = if may_write { &[] } else { &writes };
-    let all = FORBIDDEN.iter().chain(without_tenants).chain(without_write);
-    for &(verb, group, resource, namespace, name) in all {
+    let groups = ApiGroup::ALL.into_iter();
+    let groups = groups.filter(|group| !may_write || *group != ApiGroup::TenantBroker);
+    let on_tenants = groups
+        .flat_map(|group| FORBIDDEN_ON_TENANTS.map(|verb| (verb, group.name(), "tenants", "", "")));
+    let all = FORBIDDEN.iter().chain(without_tenants).copied().chain(on_tenants);
+    for (verb, group, resource, namespace, name) in all {
         let may =
             cluster.is_allowed(AccessReview { verb, group, resource, namespace, name }).await?;
         let title = match (verb, namespace, name) {
             ("*", ..) => "is not cluster-admin".to_owned(),
+            (_, "", "") if resource == "tenants" => format!("may not {verb} {resource}.{group}"),
             (_, "", "") => format!("may not {verb} {resource}"),
             (_, "", name) => format!("may not {verb} {resource} {name}"),
             (_, namespace, "") => format!("may not {verb} {resource} in {namespace}"),
