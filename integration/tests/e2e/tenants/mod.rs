@@ -46,6 +46,7 @@ mod restored;
 mod suspension;
 mod user_suspension;
 mod weakened_policies;
+mod withdrawn_fields;
 mod write;
 
 use std::time::Duration;
