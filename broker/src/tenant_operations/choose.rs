@@ -1,5 +1,5 @@
-//! Choice of the tenant that a new namespace is for, and whether that tenant may have one of its
-//! name. The creation and an access review of it decide with the same functions.
+//! Choice of the tenant for a new namespace, and the check of the namespace's name. The creation and the
+//! access review of a creation call the same functions.
 
 use super::{TenantOperations, error::TenantError};
 use crate::{
@@ -31,9 +31,9 @@ impl TenantOperations {
     }
 
     /// The tenant of the caller that [`Self::create_namespace`] would create a namespace of this name
-    /// for, if the request has no label of a tenant; `None` if the name is refused. The copy of the
-    /// Tenants answers, and nothing is changed or recorded. Whether the tenant is active, its quota,
-    /// and what exists are not looked at.
+    /// for, if the request has no label of a tenant; `None` if the name is refused. Reads the cached
+    /// Tenants, and changes and records nothing. Does not check whether the tenant is active, its quota,
+    /// and which namespaces exist.
     ///
     /// # Errors
     /// The Tenants were not read yet, or cannot be watched; or the database failed.

@@ -10,7 +10,7 @@ use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL};
 
 use super::{
     revocation_attempt::RevocationAttempt,
-    revoke::{SuspendedLabel, failure, is_of},
+    revoke::{SuspendedLabel, failure, is_of, not_found},
 };
 use crate::{
     base::error_chain,
@@ -260,7 +260,7 @@ impl TenantController {
             // does not show the namespace either.
             Ok(false) | Err(ClusterError::NotFound(_)) => {
                 is_open = true;
-                failures.push(format!("{step} in {namespace}: a list shows the namespace"));
+                failures.push(not_found(step, namespace));
                 false
             }
             Err(error) => {

@@ -67,8 +67,8 @@ struct Progress {
     used_at: Instant,
     has_begun: bool,
     done: BTreeSet<String>,
-    /// Namespaces in which a RoleBinding appeared during an attempt that had begun in them or was done.
-    reopened: BTreeSet<String>,
+    /// Namespaces in which a RoleBinding appeared after their revocation had begun, or was done.
+    with_new_bindings: BTreeSet<String>,
     steps: BTreeMap<RevocationStep, StepAttemptEnd>,
     /// Number of attempts on namespaces that are not done.
     attempts: BTreeMap<String, u32>,
@@ -77,8 +77,8 @@ struct Progress {
 impl Progress {
     /// Records that the namespaces in which RoleBindings appeared are not done. Returns those that were; the
     /// others have failures, or get no row and are revoked in another order.
-    fn take_reopened(&mut self) -> BTreeSet<String> {
-        let mut reopened = std::mem::take(&mut self.reopened);
+    fn reopen_with_new_bindings(&mut self) -> BTreeSet<String> {
+        let mut reopened = std::mem::take(&mut self.with_new_bindings);
         reopened.retain(|namespace| self.done.remove(namespace));
         reopened
     }
@@ -94,7 +94,8 @@ impl RevocationProgress {
         let mut is_first = false;
         self.with(row, |progress| {
             is_first = !std::mem::replace(&mut progress.has_begun, true);
-            progress.take_reopened();
+            // Those of an attempt that was interrupted.
+            progress.reopen_with_new_bindings();
         });
         is_first
     }
@@ -139,16 +140,16 @@ impl RevocationProgress {
         for progress in self.lock().values_mut() {
             let has_begun = progress.attempts.contains_key(namespace);
             if progress.done.contains(namespace) || has_begun {
-                progress.reopened.insert(namespace.to_owned());
+                progress.with_new_bindings.insert(namespace.to_owned());
             }
         }
     }
 
-    /// The namespaces that are done and in which a RoleBinding appeared during this attempt after their
-    /// revocation had begun. Each is returned once, and is not done from then on.
-    pub(super) fn take_reopened(&self, row: &TenantRow) -> BTreeSet<String> {
+    /// Records that the namespaces in which a RoleBinding appeared during this attempt are not done.
+    /// Returns those that were done, each once.
+    pub(super) fn reopen_with_new_bindings(&self, row: &TenantRow) -> BTreeSet<String> {
         let mut reopened = BTreeSet::new();
-        self.with(row, |progress| reopened = progress.take_reopened());
+        self.with(row, |progress| reopened = progress.reopen_with_new_bindings());
         reopened
     }
 
@@ -191,7 +192,7 @@ impl RevocationProgress {
     pub(super) fn forget_namespaces(&self, tenant: Uuid) {
         if let Some(progress) = self.lock().get_mut(&tenant) {
             progress.done.clear();
-            progress.reopened.clear();
+            progress.with_new_bindings.clear();
             progress.attempts.clear();
         }
     }
@@ -209,7 +210,7 @@ impl RevocationProgress {
             used_at: now,
             has_begun: false,
             done: BTreeSet::new(),
-            reopened: BTreeSet::new(),
+            with_new_bindings: BTreeSet::new(),
             steps: BTreeMap::new(),
             attempts: BTreeMap::new(),
         };
@@ -269,14 +270,14 @@ mod tests {
         for name in ["solar-a", "solar-b", "lunar-a"] {
             progress.binding_appeared(name);
         }
-        assert_eq!(progress.take_reopened(&solar), ["solar-a".to_owned()].into());
-        assert!(progress.take_reopened(&solar).is_empty());
+        assert_eq!(progress.reopen_with_new_bindings(&solar), ["solar-a".to_owned()].into());
+        assert!(progress.reopen_with_new_bindings(&solar).is_empty());
         let is_open = || progress.open(&solar, vec![("solar-a", None)]).len() == 1;
         assert!(is_open());
         // It is not done, so it has a failure, or gets no row.
         progress.count_attempt(&solar, "solar-a");
         progress.binding_appeared("solar-a");
-        assert!(progress.take_reopened(&solar).is_empty());
+        assert!(progress.reopen_with_new_bindings(&solar).is_empty());
         // Between the last list and its result.
         progress.count_attempt(&solar, "solar-a");
         progress.binding_appeared("solar-a");
@@ -284,7 +285,7 @@ mod tests {
         assert!(!is_open());
         // An attempt that was interrupted has not looked at it.
         progress.start_attempt(&solar);
-        assert!(is_open() && progress.take_reopened(&solar).is_empty());
+        assert!(is_open() && progress.reopen_with_new_bindings(&solar).is_empty());
     }
 
     #[test]

@@ -323,6 +323,11 @@ pub(super) fn failure(namespace: &str, step: &str, error: &ClusterError) -> Opti
     (!is_gone).then(|| format!("{step} in {namespace}: {}", error_chain(error)))
 }
 
+/// A step that did not find a namespace of the tenant although a list shows it.
+pub(super) fn not_found(step: &str, namespace: &str) -> String {
+    format!("{step} in {namespace}: not found as a namespace of the tenant, but a list shows it")
+}
+
 #[cfg(test)]
 mod tests {
     use kube::core::Status;

@@ -23,7 +23,10 @@ use tokio::sync::Semaphore;
 use super::{
     revocation_attempt::RevocationAttempt,
     revocation_progress::NamespaceToRevoke,
-    revoke::{NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of, with_rights},
+    revoke::{
+        NamespaceRevocation, SuspendedLabel, failure, is_first_attempt, is_of, not_found,
+        with_rights,
+    },
 };
 use crate::{
     base::error_chain,
@@ -90,11 +93,11 @@ impl TenantController {
         let row_of = |name: &str| rows.rows.iter().find(|row| row.name == name);
         let left_out = left_out.iter().map(|name| (name.as_str(), row_of(name))).collect();
         failures.extend(self.revoke_in_each(row, left_out, &attempt).await);
-        let reopened = self.revocations.take_reopened(row);
+        let reopened = self.revocations.reopen_with_new_bindings(row);
         let reopened = reopened.iter().map(|name| (name.as_str(), row_of(name))).collect();
         failures.extend(self.revoke_in_each(row, reopened, &attempt).await);
         let left_out = attempt.take_wrongly_left_out().into_iter();
-        failures.extend(left_out.map(|name| format!("read in {name}: a list shows the namespace")));
+        failures.extend(left_out.map(|name| not_found("read", &name)));
         Ok(failures)
     }
 
