@@ -6,7 +6,7 @@ use integration::kubectl::Kubectl;
 use integration::world::World;
 use serde_json::{Value, json};
 
-use super::reconcile::{until, until_status};
+use super::reconcile::{condition_message, until, until_status};
 use super::rest::{SOLAR, until_active};
 use super::{TENANT_BROKER, until_served, with_object};
 
@@ -57,11 +57,7 @@ async fn nobody_takes_over_accounts_that_another_tenant_names() {
     });
     with_object(&admin, &["create"], namespace.to_string()).await.success().unwrap();
     until_status(&world, |status| {
-        let conditions = status["conditions"].as_array();
-        conditions.into_iter().flatten().any(|condition| {
-            let message = condition["message"].as_str().unwrap_or_default();
-            condition["type"] == "NamespaceConflict" && message.contains("ServiceAccounts")
-        })
+        condition_message(status, "NamespaceConflict").contains("ServiceAccounts")
     })
     .await;
     let binding = ["rolebinding", "tenant-solar-admin", "-n", "ci"];

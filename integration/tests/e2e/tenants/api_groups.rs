@@ -11,8 +11,8 @@ use tenant_shared::Code;
 
 use super::cluster::user;
 use super::reconcile::{
-    PRODUCTION, RECONCILE_TIMEOUT, create_namespace, has_condition, subjects, until, until_bound,
-    world,
+    PRODUCTION, RECONCILE_TIMEOUT, condition_message, create_namespace, has_condition, subjects,
+    until, until_bound, world,
 };
 use super::rest::SOLAR;
 use super::{CAPSULE, Group, TENANT_BROKER, delete, tenant, until_served, with_object};
@@ -51,14 +51,9 @@ async fn until_status(world: &World, (resource, _): Group, holds: impl Fn(&Value
 /// Waits until a Tenant says that one of the other group has its name.
 async fn until_name_taken(world: &World, group: Group, other: &str) {
     until_status(world, group, |status| {
-        let conditions = status["conditions"].as_array();
-        let is_taken = |it: &Value| {
-            let message = it["message"].as_str().unwrap_or_default();
-            it["type"] == "NameTaken" && message.contains(other)
-        };
         status["state"] == "Degraded"
             && status["size"] == 0
-            && conditions.into_iter().flatten().any(is_taken)
+            && condition_message(status, "NameTaken").contains(other)
     })
     .await;
 }

@@ -9,7 +9,7 @@ use super::cluster::{until_accepted, until_refused, user};
 use super::reconcile::{
     ALICE, PRODUCTION, create_namespace, has_condition, until, until_bound, until_status, world,
 };
-use super::{TENANT_BROKER, tenant, until_served, with_object};
+use super::{TENANT_BROKER, run, tenant, until_served, with_object};
 use crate::install::install;
 
 const ROLE: &str = "config-reader";
@@ -19,10 +19,6 @@ const ROLES: &str = "admin,edit,view,tenant-namespace-deleter,config-reader";
 const READ: [&str; 6] = ["get", "configmaps", "-n", PRODUCTION, "--as", "bob"];
 /// End of the refusal by RBAC while a RoleBinding refers to a ClusterRole that does not exist.
 const NO_ROLE: &str = "\"config-reader\" not found";
-
-async fn run(admin: &Kubectl, args: &[&str]) {
-    admin.run(args).await.unwrap().success().unwrap();
-}
 
 async fn create_role(admin: &Kubectl) {
     run(admin, &["create", "clusterrole", ROLE, "--verb=get,list", "--resource=configmaps"]).await;

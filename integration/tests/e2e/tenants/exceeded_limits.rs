@@ -5,9 +5,10 @@ use integration::world::World;
 use serde_json::json;
 
 use super::reconcile::{
-    ALICE, PRODUCTION, create_namespace, has_condition, until, until_status, world,
+    ALICE, PRODUCTION, condition_message, create_namespace, has_condition, until, until_status,
+    world,
 };
-use super::{TENANT_BROKER, tenant, until_served, with_object};
+use super::{TENANT_BROKER, run, tenant, until_served, with_object};
 
 const CONDITION: &str = "ResourceQuotaExceeded";
 const SECOND: &str = "solar-second";
@@ -27,10 +28,6 @@ async fn limit(admin: &Kubectl, scope: &str, secrets: usize) {
     with_object(admin, &["apply"], object.to_string()).await.success().unwrap();
 }
 
-async fn run(admin: &Kubectl, args: &[&str]) {
-    admin.run(args).await.unwrap().success().unwrap();
-}
-
 /// Waits until the status of the quota of a namespace has this amount, in `hard` or `used`.
 async fn until_amount(world: &World, namespace: &str, field: &str, secrets: &str) {
     until(world, &["resourcequota", "tenant-quota-0", "-n", namespace], |quota| {
@@ -42,12 +39,7 @@ async fn until_amount(world: &World, namespace: &str, field: &str, secrets: &str
 /// Waits until the status names an exceeded limit.
 async fn until_exceeded(world: &World, limit: &str) {
     until_status(world, |status| {
-        let conditions = status["conditions"].as_array();
-        status["state"] == "Degraded"
-            && conditions.into_iter().flatten().any(|condition| {
-                let message = condition["message"].as_str().unwrap_or_default();
-                condition["type"] == CONDITION && message.ends_with(limit)
-            })
+        status["state"] == "Degraded" && condition_message(status, CONDITION).ends_with(limit)
     })
     .await;
 }

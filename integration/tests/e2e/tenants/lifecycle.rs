@@ -10,7 +10,7 @@ use super::reconcile::{
     self, ALICE, PRODUCTION, RECONCILE_TIMEOUT, apply, create_namespace, until, until_bound,
     until_status,
 };
-use super::{TENANT_BROKER, delete, install, until_served, with_object};
+use super::{TENANT_BROKER, delete, install, run, until_served, with_object};
 use crate::{refused, until_logged};
 
 const GHOST: &str = "ghost-a";
@@ -18,10 +18,6 @@ const GHOST: &str = "ghost-a";
 const AGAIN: &str = "solar-again";
 /// RoleBindings of others with the label of the tenant: more than a page of the list has, which is 500.
 const LABELLED: usize = 600;
-
-async fn run(admin: &Kubectl, args: &[&str]) {
-    admin.run(args).await.unwrap().success().unwrap();
-}
 
 /// The API server deletes the Tenants with their definition, and nobody decided on their end.
 #[tokio::test]

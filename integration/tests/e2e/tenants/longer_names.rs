@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use integration::kubectl::Kubectl;
 use serde_json::{Value, json};
 
-use super::reconcile::{create_namespace, subjects, until, until_bound, until_status, world};
+use super::reconcile::{
+    condition_message, create_namespace, subjects, until, until_bound, until_status, world,
+};
 use super::{TENANT_BROKER, tenant, until_served, with_object};
 
 const LONGER: &str = "solar-wind";
@@ -36,15 +38,6 @@ async fn bound(admin: &Kubectl, namespace: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The message about namespaces with the label of the tenant that are not its own; empty if there are
-/// none.
-fn conflict(status: &Value) -> &str {
-    let conditions = status["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    let conflict = conditions.find(|condition| condition["type"] == "NamespaceConflict");
-    conflict.and_then(|condition| condition["message"].as_str()).unwrap_or_default()
-}
-
 #[tokio::test]
 async fn a_namespace_is_that_of_the_longest_name_unless_another_tenant_has_it() {
     let world = world().await;
@@ -70,7 +63,7 @@ async fn a_namespace_is_that_of_the_longest_name_unless_another_tenant_has_it() 
     // The label alone gives no namespace whose name is that of the other one.
     create_namespace(&admin, LATER).await;
     until_status(&world, |status| {
-        let conflict = conflict(status);
+        let conflict = condition_message(status, "NamespaceConflict");
         conflict.contains(LATER)
             && !conflict.contains(EARLIER)
             && status["namespaces"] == json!([EARLIER])

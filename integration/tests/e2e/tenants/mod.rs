@@ -101,6 +101,11 @@ pub(crate) async fn with_object(
     admin.run_with_input(args, object).await.unwrap()
 }
 
+/// Runs a kubectl command that has to succeed.
+async fn run(admin: &Kubectl, args: &[&str]) {
+    admin.run(args).await.unwrap().success().unwrap();
+}
+
 /// A Tenant as an administrator reads it.
 async fn tenant(admin: &Kubectl, (resource, _): Group, name: &str) -> Value {
     admin.json(["get", resource, name]).await.unwrap()

@@ -5,7 +5,7 @@ use integration::world::World;
 use serde_json::{Value, json};
 
 use super::TENANT_BROKER;
-use super::reconcile::until;
+use super::reconcile::{condition_message, until};
 
 const NAMESPACE: &str = "solar-a";
 
@@ -54,12 +54,9 @@ async fn pods_get_the_node_selector_of_their_tenant() {
 async fn without_the_plugin_a_condition_names_the_node_selector() {
     let fixture = start(false).await;
     until(&fixture.world, &[TENANT_BROKER.0, "solar"], |tenant| {
-        let conditions = tenant["status"]["conditions"].as_array();
-        tenant["status"]["state"] == "Active"
-            && conditions.into_iter().flatten().any(|it| {
-                let message = it["message"].as_str().unwrap_or_default();
-                it["type"] == "NotCarriedOut" && message.contains("tenants.pod_node_selector")
-            })
+        let status = &tenant["status"];
+        status["state"] == "Active"
+            && condition_message(status, "NotCarriedOut").contains("tenants.pod_node_selector")
     })
     .await;
     assert_eq!(selector_of_a_pod(&fixture).await, Value::Null);

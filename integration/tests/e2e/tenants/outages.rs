@@ -20,7 +20,7 @@ use super::reconcile::{
     PRODUCTION, RECONCILE_TIMEOUT, create_namespace, subjects, until, until_bound, until_status,
 };
 use super::rest::until_active;
-use super::{TENANT_BROKER, until_served, with_object};
+use super::{TENANT_BROKER, run, until_served, with_object};
 use crate::until_logged;
 
 const ALICE: &str = "alice@example.com";
@@ -86,10 +86,6 @@ fn spec_after() -> Value {
 async fn write(admin: &Kubectl, command: &str, objects: &[Value]) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     with_object(admin, &[command], list.to_string()).await.success().unwrap();
-}
-
-async fn run(admin: &Kubectl, args: &[&str]) {
-    admin.run(args).await.unwrap().success().unwrap();
 }
 
 /// A namespace of a tenant, as an administrator creates it.

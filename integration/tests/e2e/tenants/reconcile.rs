@@ -99,9 +99,18 @@ pub(super) async fn until_status(world: &World, holds: impl Fn(&Value) -> bool) 
     until(world, &[TENANT_BROKER.0, "solar"], |tenant| holds(&tenant["status"])).await;
 }
 
-pub(super) fn has_condition(status: &Value, kind: &str) -> bool {
+fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = status["conditions"].as_array();
-    conditions.into_iter().flatten().any(|condition| condition["type"] == kind)
+    conditions.into_iter().flatten().find(|condition| condition["type"] == kind)
+}
+
+pub(super) fn has_condition(status: &Value, kind: &str) -> bool {
+    condition(status, kind).is_some()
+}
+
+/// The message of the condition of a type; empty if there is none.
+pub(super) fn condition_message<'a>(status: &'a Value, kind: &str) -> &'a str {
+    condition(status, kind).and_then(|it| it["message"].as_str()).unwrap_or_default()
 }
 
 #[tokio::test]

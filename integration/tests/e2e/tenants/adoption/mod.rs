@@ -12,7 +12,7 @@ use integration::probe::{self, Probe};
 use integration::world::{World, WorldBuilder};
 use serde_json::{Value, json};
 
-use super::reconcile::RECONCILE_TIMEOUT;
+use super::reconcile::{RECONCILE_TIMEOUT, condition_message};
 use super::{TENANT_BROKER, until_served, with_object};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -117,11 +117,7 @@ impl Fixture {
 
     async fn until_conflict(&self, tenant: &str, text: &str) {
         self.until(&[TENANT_BROKER.0, tenant], |object| {
-            let conditions = object["status"]["conditions"].as_array();
-            conditions.into_iter().flatten().any(|condition| {
-                let message = condition["message"].as_str().unwrap_or_default();
-                condition["type"] == "NamespaceConflict" && message.contains(text)
-            })
+            condition_message(&object["status"], "NamespaceConflict").contains(text)
         })
         .await;
     }
